@@ -1,0 +1,1 @@
+"""What the figures in RESULTS.md are measured with."""

@@ -1,0 +1,39 @@
+"""Algorithms: one file each, and this registry. A new one is a new file and a line below.
+
+`relunmd.algorithms()` lists them; since that is also the name of this package, the package itself can
+be called. (A function of that name beside it would break ``import relunmd.algorithms.em as em``.)
+"""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from relunmd.algorithms.aggressive import ANMD
+from relunmd.algorithms.base import Algorithm, State
+from relunmd.algorithms.em import AEM, EM
+from relunmd.algorithms.naive import ANaive, Naive
+from relunmd.algorithms.three_block import ThreeBlock
+from relunmd.algorithms.tsvd import TSVD
+
+__all__ = ["AEM", "ALGORITHMS", "ANMD", "AUTO", "EM", "TSVD", "ANaive", "Algorithm", "Naive", "State", "ThreeBlock"]
+
+ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
+    algorithm.name: algorithm for algorithm in (Naive, ANaive, EM, AEM, ANMD, ThreeBlock, TSVD)
+}
+
+AUTO = ThreeBlock.name
+"""What algorithm="auto" means."""
+
+
+class _CallablePackage(ModuleType):
+    def __call__(self) -> dict[str, str]:
+        """The algorithms' names, with a line on what each is for and what it needs.
+
+        >>> import relunmd
+        >>> relunmd.algorithms()["tsvd"]
+        'the baseline max(0, X_r): one truncated SVD, no iterations'
+        """
+        return {name: algorithm.summary for name, algorithm in ALGORITHMS.items()}
+
+
+sys.modules[__name__].__class__ = _CallablePackage

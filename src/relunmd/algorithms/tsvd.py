@@ -1,0 +1,38 @@
+"""The paper's baseline: max(0, X_r), X_r the rank-r TSVD of X."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from relunmd.algorithms.base import Algorithm, Array, State
+from relunmd.init import TSVDInit
+from relunmd.problem import Problem
+
+__all__ = ["TSVD", "TSVDState"]
+
+
+@dataclass(frozen=True, eq=False)
+class TSVDState(State):
+    finished: bool
+
+    @property
+    def done(self) -> bool:
+        return self.finished
+
+
+@dataclass(frozen=True)
+class TSVD(Algorithm[TSVDState]):
+    """One iteration, which takes the TSVD of X; 4 to 20 passes, nothing of size m×n kept."""
+
+    name: ClassVar[str] = "tsvd"
+    summary: ClassVar[str] = "the baseline max(0, X_r): one truncated SVD, no iterations"
+    state_type: ClassVar[type[State]] = TSVDState
+    default_init: ClassVar[str] = "random"
+
+    def start(self, problem: Problem, W: Array, H: Array) -> TSVDState:
+        return TSVDState(W, H, problem.error(W, H), finished=False)
+
+    def step(self, problem: Problem, state: TSVDState) -> TSVDState:
+        W, H = TSVDInit().make(problem, np.random.default_rng(0))
+        return TSVDState(W, H, problem.error(W, H), finished=True)

@@ -1,0 +1,136 @@
+"""The main job on data that comes with the dependencies: what ReLU-NMD buys, in one table and one picture.
+
+    python -m relunmd.demo [-o DIRECTORY]
+
+Decomposes scikit-learn's digits and a synthetic matrix with several algorithms, beside a truncated
+SVD and scikit-learn's NMF at the same rank, and draws digits with their reconstructions.
+"""
+
+import argparse
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+import relunmd
+from relunmd.errors import MissingDependencyError
+
+__all__ = ["Line", "compare", "draw_digits", "main"]
+
+Array = NDArray[Any]
+
+ALGORITHMS = ("tsvd", "naive", "a-em", "a-nmd", "3b")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table."""
+
+    algorithm: str
+    rank: int
+    error: float
+    iterations: int
+    seconds: float
+    reconstruction: Array
+
+
+def compare(X: Array, rank: int, algorithms: tuple[str, ...] = ALGORITHMS) -> list[Line]:
+    """Errors, iterations and seconds of scikit-learn's NMF and of our algorithms at one rank."""
+    lines = [_nmf(X, rank)]
+    for name in algorithms:
+        d = relunmd.decompose(X, rank, name, random_state=0, max_iter=500, target_error=1e-4)
+        lines.append(Line(name, rank, d.error, d.n_iter, d.time, d.reconstruct()))
+    return lines
+
+
+def _nmf(X: Array, rank: int) -> Line:
+    from sklearn.decomposition import NMF
+    from sklearn.exceptions import ConvergenceWarning
+
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = NMF(rank, init="nndsvda", max_iter=500, random_state=0)
+        reconstruction = model.inverse_transform(model.fit_transform(X))
+    seconds = time.perf_counter() - begin
+    error = float(np.linalg.norm(X - reconstruction) / np.linalg.norm(X))
+    return Line("NMF (scikit-learn)", rank, error, int(model.n_iter_), seconds, reconstruction)
+
+
+def draw_digits(X: Array, reconstructions: dict[str, Array], path: Path, shown: int = 12) -> None:
+    """A row of digits, and below it a row for every reconstruction."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as reason:
+        raise MissingDependencyError("Pictures need matplotlib: pip install 'relunmd[plot]'.") from reason
+    rows = {"digits": X} | reconstructions
+    figure = Figure(figsize=(0.62 * shown + 2.0, 0.66 * len(rows)), dpi=150)
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(len(rows), shown, squeeze=False)
+    for axes, (label, images) in zip(grid, rows.items(), strict=True):
+        for ax, image in zip(axes, images, strict=False):
+            ax.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=16, interpolation="nearest")
+            ax.set_xticks([])
+            ax.set_yticks([])
+        axes[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=9)
+    figure.subplots_adjust(
+        left=1.9 / figure.get_figwidth(), right=0.995, top=0.98, bottom=0.02, wspace=0.08, hspace=0.08
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def _table(title: str, lines: list[Line]) -> Table:
+    table = Table("algorithm", "rank", "error", "iterations", "seconds", title=title, title_justify="left")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    best = min(line.error for line in lines)
+    for line in lines:
+        cells = (line.algorithm, f"{line.rank}", f"{line.error:.4g}", f"{line.iterations}", f"{line.seconds:.2f}")
+        table.add_row(*cells, style="bold" if line.error == best else None)
+    return table
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the tables and save the picture."""
+    parser = argparse.ArgumentParser(description="ReLU-NMD against TSVD and NMF at equal rank.")
+    parser.add_argument("-o", "--output", type=Path, default=Path("demo-output"), help="where the picture goes")
+    output = parser.parse_args(arguments).output
+    console = Console()
+
+    from sklearn.datasets import load_digits
+
+    digits = load_digits().data
+    zeros = np.mean(digits == 0)
+    console.print(f"relunmd {relunmd.__version__}: X ≈ max(0, WH), relative errors at equal rank\n")
+    drawn: dict[str, Array] = {}
+    for rank in (8, 16):
+        lines = compare(digits, rank)
+        console.print(_table(f"Digits, 1797 × 64, {zeros:.0%} zeros", lines))
+        if rank == 16:
+            best = min(lines, key=lambda line: line.error)
+            wanted = ("NMF (scikit-learn)", "tsvd", best.algorithm)
+            drawn = {
+                f"{line.algorithm}, rank {rank}": line.reconstruction for line in lines if line.algorithm in wanted
+            }
+
+    random = np.random.default_rng(0)
+    synthetic = np.maximum(0, random.standard_normal((500, 16)) @ random.standard_normal((16, 500)))
+    console.print(
+        _table("Synthetic max(0, randn·randn), 500 × 500, 50% zeros, to an error of 1e-4", compare(synthetic, 16))
+    )
+
+    path = output / "digits.png"
+    draw_digits(digits, drawn, path)
+    console.print(f"\nDigits and their reconstructions: {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The door: `decompose`, which checks what it is given, makes a start, runs the loop and hands back the result."""
+
+import logging
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
+
+from relunmd.algorithms import Algorithm
+from relunmd.executor import ThreadExecutor
+from relunmd.init import INITS, Init
+from relunmd.linalg import canonical_factors
+from relunmd.result import Decomposition
+from relunmd.solve import Callback, Clock, solve
+from relunmd.validation import (
+    check_algorithm,
+    check_dtype,
+    check_init,
+    check_limits,
+    check_matrix,
+    check_memory,
+    check_random_state,
+    check_rank,
+    check_threads,
+    make_problem,
+)
+
+__all__ = ["decompose", "inits"]
+
+log = logging.getLogger("relunmd")
+
+Start = str | Init | Decomposition | tuple[ArrayLike, ArrayLike]
+Seed = int | np.random.Generator | np.random.RandomState | None
+
+
+def decompose(
+    X: ArrayLike,
+    rank: int,
+    algorithm: str | Algorithm[Any] = "auto",
+    init: Start = "auto",
+    *,
+    target_error: float | None = None,
+    tol: float = 1e-4,
+    max_iter: int | None = 1000,
+    max_time: float | None = None,
+    random_state: Seed = None,
+    dtype: DTypeLike | None = None,
+    n_jobs: int | None = None,
+    callback: Callback | None = None,
+    progress: bool = False,
+) -> Decomposition:
+    """Find W (m×rank) and H (rank×n) with X ≈ max(0, WH).
+
+    Parameters
+    ----------
+    X : array-like of shape (m, n)
+        Nonnegative and finite, of any real dtype. Never changed. Sparse matrices are made dense.
+    rank : int from 1 to min(m, n)
+    algorithm : name or settings object
+        A name of `relunmd.algorithms()`, "auto", or for example ``relunmd.ANMD(beta0=0.9)``.
+    init : name, settings object, pair (W0, H0) or Decomposition
+        A name of `relunmd.inits()`. A pair or a result of smaller rank is filled up.
+    target_error : stop once the relative error ‖X − max(0, WH)‖/‖X‖ is at most this
+    tol : stop once the error has fallen by less than this fraction over 10 iterations; 0 turns it off
+    max_iter : most iterations; None for no limit
+    max_time : most seconds since the call, the start included (a step begun is finished)
+    random_state : int, Generator, RandomState or None
+        The same integer gives the same bits, whatever `n_jobs` is.
+    dtype : float32 or float64
+        What to compute in; by default the dtype of X, and float64 for integers and booleans.
+    n_jobs : number of threads; None or −1 for all cores
+    callback : called after every iteration with a `Progress`; returning True stops the run
+    progress : show a line on the terminal
+
+    Returns
+    -------
+    Decomposition
+        The best factors seen, also when a limit, a callback or Ctrl-C ended the run; `status`
+        says which.
+
+    Notes
+    -----
+    Memory: X as it is, plus what the algorithm keeps: four arrays of the size of X for "3b" and
+    "a-nmd", one for "naive" and "em", three for "a-naive" and "a-em", none for "tsvd". Two
+    passes over X check it; "3b" then makes one pass an iteration.
+
+    Examples
+    --------
+    >>> import numpy as np, relunmd
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.maximum(0, rng.standard_normal((60, 4)) @ rng.standard_normal((4, 50)))
+    >>> d = relunmd.decompose(X, rank=4, target_error=1e-4, random_state=0)
+    >>> d.status
+    <Status.TARGET: 'The error reached target_error.'>
+    >>> baseline = relunmd.decompose(X, rank=4, algorithm="tsvd")
+    >>> d.error < 1e-3 * baseline.error
+    True
+    """
+    A = check_matrix(X)
+    float_type = check_dtype(dtype, A)
+    shape = A.shape[0], A.shape[1]
+    rank = check_rank(rank, shape)
+    method = check_algorithm(algorithm)
+    start = check_init(init, method, shape, rank)
+    limits = check_limits(target_error, tol, max_iter, max_time)
+    random = check_random_state(random_state)
+    check_memory(shape, float_type, method, start)
+    callbacks = [] if callback is None else [callback]
+
+    with ExitStack() as stack:
+        executor = stack.enter_context(ThreadExecutor(check_threads(n_jobs)))
+        # Kernels are compiled in here; the clock starts after them.
+        problem = make_problem(A, float_type, rank, executor)
+        executor.passes = 0
+        clock = Clock()
+        if progress:
+            from relunmd.progress import ProgressLine  # rich is slow to import
+
+            callbacks.append(stack.enter_context(ProgressLine(method.name, limits)))
+        W, H = start.make(problem, random)
+        init_time = clock.seconds()
+        outcome = solve(problem, method, W, H, limits, clock, callbacks)
+        W, H = canonical_factors(outcome.W, outcome.H, problem.matrix.scale)
+        total = clock.seconds()
+
+    log.info("%s: %s error %.6g", method.name, outcome.status.message, outcome.error)
+    return Decomposition(
+        W=W,
+        H=H,
+        error=outcome.error,
+        n_iter=len(outcome.history) - 1,
+        time=total,
+        init_time=init_time,
+        status=outcome.status,
+        algorithm=method.name,
+        init=start.name,
+        settings=asdict(method),
+        history=outcome.history,
+    )
+
+
+def inits() -> dict[str, str]:
+    """The starts' names, with a line on each.
+
+    >>> import relunmd
+    >>> sorted(relunmd.inits())
+    ['auto', 'mean-corrected', 'nuclear', 'random', 'shifted', 'tsvd']
+    """
+    return {name: init.summary for name, init in INITS.items()}

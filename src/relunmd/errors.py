@@ -1,0 +1,19 @@
+"""The library's own exceptions, so that a caller can tell our refusals from a bug."""
+
+__all__ = ["InputError", "InsufficientMemoryError", "MissingDependencyError", "RelunmdError"]
+
+
+class RelunmdError(Exception):
+    """Base class of every exception that relunmd raises on purpose."""
+
+
+class InputError(RelunmdError, ValueError):
+    """An argument cannot be used; the message names it, what it must be and what was given."""
+
+
+class InsufficientMemoryError(RelunmdError, MemoryError):
+    """The computation would need more memory than there is; nothing has been allocated yet."""
+
+
+class MissingDependencyError(RelunmdError, ImportError):
+    """An optional package is needed for this; the message says how to install it."""

@@ -1,0 +1,55 @@
+"""A start from factors that the user has: a pair (W0, H0), or an earlier result, filled up if of smaller rank."""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from relunmd import kernels
+from relunmd.executor import Rows, Sums
+from relunmd.init.base import Array, Init
+from relunmd.linalg import Sweep, truncated_svd
+from relunmd.linalg.tsvd import empty_share, share_of_sweep
+from relunmd.matrix import Block
+from relunmd.problem import Problem
+
+__all__ = ["GivenInit"]
+
+
+@dataclass(frozen=True, eq=False)
+class GivenInit(Init):
+    """W0 (m×k) and H0 (k×n) with k ≤ r, in the units of X.
+
+    Missing components are those of the TSVD of P(Θ) − Θ, what the model lacks: adding them lowers
+    the latent residual.
+    """
+
+    W0: Array = field(repr=False)
+    H0: Array = field(repr=False)
+    name: ClassVar[str] = "given"
+    summary: ClassVar[str] = "factors that the user has"
+
+    def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
+        # Half of the scale to each factor: neither leaves the range of the float type.
+        root = np.sqrt(problem.matrix.scale)
+        W = (self.W0.astype(np.float64) * root).astype(problem.dtype)
+        H = (self.H0.astype(np.float64) * root).astype(problem.dtype)
+        missing = problem.rank - W.shape[1]
+        if missing == 0:
+            return np.ascontiguousarray(W), np.ascontiguousarray(H)
+        more = truncated_svd(lambda V: _sweep_of_gap(problem, W, H, V), problem.shape, missing, random, tol=1e-6)
+        return np.hstack([W, more.W]), np.vstack([H, more.H])
+
+
+def _sweep_of_gap(problem: Problem, W: Array, H: Array, V: Array) -> Sweep:
+    out, sums = problem.run(_gap_block, {"W": W}, {"Y": V.shape[1]}, H=H, V=V.astype(problem.dtype))
+    return Sweep(out["Y"], sums["S"], sums["YY"])
+
+
+def _gap_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array) -> Sums:
+    sums = empty_share(*V.shape)
+    for tile in x.tiles():
+        T = np.matmul(rows["W"][tile.rows], H, out=x.scratch_tile("T", tile.n_rows))
+        kernels.latent_gap(T, tile.X, tile.scale)
+        share_of_sweep(T, out["Y"][tile.rows], sums, V)
+    return sums

@@ -1,0 +1,247 @@
+"""The elementwise work of every algorithm and start, on one tile.
+
+Letters as in the paper: X the data (times `scale`, a power of two), T a tile of Θ = WH, Z the
+latent matrix, P(Θ) the projection of equation (3): X where X > 0, min(0, Θ) elsewhere. Products with
+`scale` are made in the tile's float type everywhere, so that all agree on which entries are zero.
+Squares are those of finished residuals, summed in float64.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relunmd.kernels._compile import kernel
+
+__all__ = [
+    "add_difference",
+    "cross_products",
+    "descend",
+    "entry_moments",
+    "expect",
+    "extrapolate",
+    "latent",
+    "latent_gap",
+    "project",
+    "raise_positive",
+    "scan",
+    "squared_difference",
+    "squared_error",
+]
+
+Tile = NDArray[np.floating]
+
+
+@kernel("r")
+def scan(X: Tile) -> tuple[float, int, int]:
+    """Largest finite entry, number of entries that are not finite, number that are negative."""
+    largest = 0.0
+    not_finite = 0
+    negative = 0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = np.float64(X[i, j])
+            if not math.isfinite(x):
+                not_finite += 1
+            elif x < 0:
+                negative += 1
+            elif x > largest:
+                largest = x
+    return largest, not_finite, negative
+
+
+@kernel("rs")
+def entry_moments(X: Tile, scale: float) -> tuple[float, float, int]:
+    """Σ X, Σ X² and the number of positive entries, X scaled."""
+    factor = X.dtype.type(scale)
+    total = 0.0
+    squares = 0.0
+    positive = 0
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = np.float64(X[i, j] * factor)
+            total += x
+            squares += x * x
+            if x > 0:
+                positive += 1
+    return total, squares, positive
+
+
+@kernel("rsws")
+def raise_positive(X: Tile, scale: float, out: Tile, amount: float) -> None:
+    """out ← X scaled, its positive entries raised by `amount`."""
+    zero = X.dtype.type(0)
+    factor = X.dtype.type(scale)
+    lift = X.dtype.type(amount)
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            x = X[i, j] * factor
+            out[i, j] = x + lift if x > zero else zero
+
+
+@kernel("wrs")
+def squared_error(T: Tile, X: Tile, scale: float) -> float:
+    """‖X − max(0, Θ)‖² of the tile."""
+    zero = X.dtype.type(0)
+    factor = X.dtype.type(scale)
+    squares = 0.0
+    for i in range(T.shape[0]):
+        for j in range(T.shape[1]):
+            d = np.float64(X[i, j] * factor - max(T[i, j], zero))
+            squares += d * d
+    return squares
+
+
+@kernel("wrs")
+def cross_products(T: Tile, X: Tile, scale: float) -> tuple[float, float]:
+    """⟨X, max(0, Θ)⟩ and ‖max(0, Θ)‖²: what the best multiple of Θ is made of."""
+    factor = X.dtype.type(scale)
+    cross = 0.0
+    squares = 0.0
+    for i in range(T.shape[0]):
+        for j in range(T.shape[1]):
+            t = max(np.float64(T[i, j]), 0.0)
+            cross += t * np.float64(X[i, j] * factor)
+            squares += t * t
+    return cross, squares
+
+
+@kernel("wrsw")
+def project(T: Tile, X: Tile, scale: float, Z_out: Tile) -> float:
+    """Z ← P(Θ); returns ‖X − max(0, Θ)‖²."""
+    zero = X.dtype.type(0)
+    factor = X.dtype.type(scale)
+    squares = 0.0
+    for i in range(T.shape[0]):
+        for j in range(T.shape[1]):
+            t = T[i, j]
+            x = X[i, j] * factor
+            Z_out[i, j] = x if x > zero else min(t, zero)
+            d = np.float64(x - max(t, zero))
+            squares += d * d
+    return squares
+
+
+@kernel("wwws")
+def add_difference(Z_out: Tile, Z: Tile, Z_before: Tile, alpha: float) -> None:
+    """Equation (4): Z_out ← Z_out + α (Z − Z_before)."""
+    a = Z.dtype.type(alpha)
+    for i in range(Z.shape[0]):
+        for j in range(Z.shape[1]):
+            Z_out[i, j] += a * (Z[i, j] - Z_before[i, j])
+
+
+@kernel("wrswws")
+def extrapolate(T: Tile, X: Tile, scale: float, Theta: Tile, Theta_out: Tile, beta: float) -> tuple[float, float]:
+    """Θ_out ← T + β (T − Θ); returns ‖X − max(0, ·)‖² of T and of Θ_out."""
+    zero = X.dtype.type(0)
+    factor = X.dtype.type(scale)
+    b = X.dtype.type(beta)
+    plain = 0.0
+    extrapolated = 0.0
+    for i in range(T.shape[0]):
+        for j in range(T.shape[1]):
+            t = T[i, j]
+            x = X[i, j] * factor
+            theta = t + b * (t - Theta[i, j])
+            Theta_out[i, j] = theta
+            d = np.float64(x - max(t, zero))
+            plain += d * d
+            d = np.float64(x - max(theta, zero))
+            extrapolated += d * d
+    return plain, extrapolated
+
+
+@kernel("wrswws")
+def latent(Theta: Tile, X: Tile, scale: float, Z: Tile, Z_out: Tile, beta: float) -> None:
+    """Equation (6): Z_out ← P(Θ) + β (P(Θ) − Z)."""
+    zero = X.dtype.type(0)
+    factor = X.dtype.type(scale)
+    b = X.dtype.type(beta)
+    for i in range(Theta.shape[0]):
+        for j in range(Theta.shape[1]):
+            x = X[i, j] * factor
+            z = x if x > zero else min(Theta[i, j], zero)
+            Z_out[i, j] = z + b * (z - Z[i, j])
+
+
+@kernel("wrs")
+def latent_gap(T: Tile, X: Tile, scale: float) -> float:
+    """T ← P(Θ) − Θ in place; returns its squares, the latent residual L² of the tile."""
+    zero = X.dtype.type(0)
+    factor = X.dtype.type(scale)
+    squares = 0.0
+    for i in range(T.shape[0]):
+        for j in range(T.shape[1]):
+            t = T[i, j]
+            x = X[i, j] * factor
+            d = x - t if x > zero else min(-t, zero)
+            T[i, j] = d
+            squares += np.float64(d) * np.float64(d)
+    return squares
+
+
+@kernel("ww")
+def squared_difference(Z: Tile, T: Tile) -> float:
+    """‖Z − T‖² of the tile."""
+    squares = 0.0
+    for i in range(Z.shape[0]):
+        for j in range(Z.shape[1]):
+            d = np.float64(Z[i, j] - T[i, j])
+            squares += d * d
+    return squares
+
+
+@kernel("wwrsws")
+def descend(Theta: Tile, Y: Tile, X: Tile, scale: float, out: Tile, step: float) -> None:
+    """out ← Π(Θ − step·Y), Π the projection on the feasible set of the nuclear-norm problem (8)."""
+    zero = X.dtype.type(0)
+    factor = X.dtype.type(scale)
+    a = X.dtype.type(step)
+    for i in range(Theta.shape[0]):
+        for j in range(Theta.shape[1]):
+            x = X[i, j] * factor
+            out[i, j] = x if x > zero else min(Theta[i, j] - a * Y[i, j], zero)
+
+
+@kernel("wrsws")
+def expect(T: Tile, X: Tile, scale: float, Z_out: Tile, sigma: float) -> tuple[float, float, float, float]:
+    """The E-step of EM: Z ← E[Z̃ | X] under Z̃ ~ N(Θ, σ²).
+
+    Returns ‖X − max(0, Θ)‖², Σ_{I+} (X − Θ)², Σ_{I0} log Φ(−Θ/σ) and Σ var[Z̃ | X] / σ².
+
+    With γ = Θ/σ the inverse Mills ratio ρ = φ(γ)/Φ(−γ) is √(2/π)·exp(−γ²/2)/erfc(γ/√2). That
+    form is used until erfc nears underflow; beyond it the asymptotic series erfc(x) ≈
+    exp(−x²)/(x√π)·(1 − 1/2x² + 3/4x⁴ − …) is right to 1e-14, and exp cancels.
+    """
+    factor = X.dtype.type(scale)
+    squares = 0.0
+    fit = 0.0
+    tail = 0.0
+    variance = 0.0
+    root_half = math.sqrt(0.5)
+    root_two_over_pi = math.sqrt(2.0 / math.pi)
+    for i in range(T.shape[0]):
+        for j in range(T.shape[1]):
+            t = np.float64(T[i, j])
+            x = np.float64(X[i, j] * factor)
+            d = x - max(t, 0.0)
+            squares += d * d
+            if x > 0:
+                Z_out[i, j] = x
+                fit += (x - t) * (x - t)
+                continue
+            gamma = t / sigma
+            y = gamma * root_half
+            if y < 25.0:
+                mass = math.erfc(y)
+                rho = root_two_over_pi * math.exp(-y * y) / mass
+                tail += math.log(0.5 * mass) if y > 0 else math.log1p(-0.5 * math.erfc(-y))
+            else:
+                w = 1.0 / (2.0 * y * y)
+                series = 1.0 - w * (1.0 - 3.0 * w * (1.0 - 5.0 * w * (1.0 - 7.0 * w * (1.0 - 9.0 * w))))
+                rho = gamma / series
+                tail += math.log(0.5 * series / (y * math.sqrt(math.pi))) - y * y
+            Z_out[i, j] = t - sigma * rho
+            variance += min(1.0, max(0.0, 1.0 - (rho - gamma) * rho))
+    return squares, fit, tail, variance

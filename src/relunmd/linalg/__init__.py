@@ -1,0 +1,29 @@
+"""Small dense factorisations, and truncated SVDs of matrices seen only through passes over rows."""
+
+from relunmd.linalg.canonical import canonical_factors
+from relunmd.linalg.small import gram_solve, orthonormal, right_inverse
+from relunmd.linalg.tsvd import (
+    Factors,
+    Sweep,
+    factors_of,
+    polish,
+    share_of_sweep,
+    starting_basis,
+    sweep_rows,
+    truncated_svd,
+)
+
+__all__ = [
+    "Factors",
+    "Sweep",
+    "canonical_factors",
+    "factors_of",
+    "gram_solve",
+    "orthonormal",
+    "polish",
+    "right_inverse",
+    "share_of_sweep",
+    "starting_basis",
+    "sweep_rows",
+    "truncated_svd",
+]

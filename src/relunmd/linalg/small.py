@@ -1,0 +1,50 @@
+"""Solves with r×r Gram matrices, safe where the factors are rank-deficient."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+__all__ = ["gram_solve", "orthonormal", "right_inverse"]
+
+Array = NDArray[Any]
+
+
+def gram_solve(gram: Array, B: Array) -> Array:
+    """Solve (gram + δI) Y = B for a positive semidefinite r×r matrix, in float64.
+
+    δ is r machine epsilons of the trace: far below what a well-conditioned problem can notice,
+    and enough to keep Cholesky going when W or H has lost rank (a zero row or column of X, a
+    rank above that of the data), where Y then stays of moderate size.
+
+    >>> gram_solve(np.diag([4.0, 0.0]), np.array([[4.0], [0.0]])).ravel()
+    array([1., 0.])
+    """
+    gram = gram.astype(np.float64)
+    rank = len(gram)
+    floor = rank * np.finfo(np.float64).eps * max(float(np.trace(gram)), np.finfo(np.float64).tiny)
+    gram.flat[:: rank + 1] += floor
+    try:
+        factor = linalg.cho_factor(gram, overwrite_a=True, check_finite=False)
+        return np.asarray(linalg.cho_solve(factor, B.astype(np.float64), check_finite=False))
+    except linalg.LinAlgError:
+        # The rounding of a huge spread of scales outweighed δ (or the factors are not finite).
+        return np.asarray(np.linalg.lstsq(gram, B.astype(np.float64), rcond=None)[0])
+
+
+def right_inverse(H: Array) -> Array:
+    """Hᵀ(HHᵀ)⁻¹, n×r: what Z is multiplied by to give argmin_W ‖Z − WH‖."""
+    H64 = H.astype(np.float64)
+    return np.ascontiguousarray(gram_solve(H64 @ H64.T, H64).T.astype(H.dtype))
+
+
+def orthonormal(A: Array) -> Array:
+    """An orthonormal basis of the columns of A (n×p, p ≤ n), in float64.
+
+    >>> Q = orthonormal(np.array([[3.0], [4.0]]))
+    >>> np.abs(Q.ravel()).round(2)
+    array([0.6, 0.8])
+    """
+    Q, _ = linalg.qr(A.astype(np.float64), mode="economic", check_finite=False)
+    return np.asarray(Q)

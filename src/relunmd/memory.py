@@ -1,0 +1,71 @@
+"""How much memory there is, asked before anything large is allocated.
+
+No dependency is worth this one number: Linux tells it in two files (the machine's and the
+container's), other systems tell the total, and where nothing tells it we say so in the log.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+from relunmd.errors import InsufficientMemoryError
+
+__all__ = ["available_bytes", "human_bytes", "require"]
+
+log = logging.getLogger("relunmd")
+
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def available_bytes() -> int | None:
+    """Bytes that can be allocated without swapping, or None where the system does not tell."""
+    known = [found for found in (_machine_bytes(), _container_bytes()) if found is not None]
+    return min(known) if known else None
+
+
+def _machine_bytes() -> int | None:
+    try:
+        for line in _MEMINFO.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        pass
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
+        return None
+
+
+def _container_bytes() -> int | None:
+    try:
+        limit = (_CGROUP / "memory.max").read_text().strip()
+        used = (_CGROUP / "memory.current").read_text().strip()
+        return None if limit == "max" else max(0, int(limit) - int(used))
+    except (OSError, ValueError):
+        return None
+
+
+def human_bytes(count: float) -> str:
+    """Write a number of bytes for people.
+
+    >>> human_bytes(4_567_890_000)
+    '4.57 GB'
+    """
+    for unit in ("bytes", "kB", "MB", "GB", "TB", "PB"):
+        if count < 1000 or unit == "PB":
+            break
+        count /= 1000
+    return f"{count:.3g} {unit}"
+
+
+def require(needed: int, what: str, remedy: str) -> None:
+    """Raise InsufficientMemoryError if `needed` bytes are not there."""
+    available = available_bytes()
+    if available is None:
+        log.info("The free memory of this system is unknown; %s takes %s", what, human_bytes(needed))
+        return
+    if needed > available:
+        raise InsufficientMemoryError(
+            f"{what} would take {human_bytes(needed)} of memory and {human_bytes(available)} is free. {remedy}"
+        )

@@ -1,0 +1,160 @@
+"""THE loop: steps, history, stops, callbacks, the best so far.
+
+It knows nothing of what a step does. Every algorithm stops by the same rules, and what comes
+back is always the best point that was evaluated, whatever ended the run.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relunmd.algorithms import Algorithm, State
+from relunmd.linalg import canonical_factors
+from relunmd.problem import Problem
+from relunmd.result import History, Status
+
+__all__ = ["Callback", "Clock", "Limits", "Outcome", "Progress", "solve"]
+
+Array = NDArray[Any]
+log = logging.getLogger("relunmd")
+
+PATIENCE = 10
+"""Over how many iterations `tol` is measured."""
+
+
+class Clock:
+    """Seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter()
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self._start
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When to stop; each means the same for every algorithm, and None or 0 turns it off."""
+
+    target_error: float | None = None
+    tol: float = 1e-4
+    max_iter: int | None = 1000
+    max_time: float | None = None
+
+    def reached(self, best_errors: list[float], seconds: float) -> Status | None:
+        """The reason to stop after an iteration, given the best error up to each."""
+        error, iteration = best_errors[-1], len(best_errors) - 1
+        if self.target_error is not None and error <= self.target_error:
+            return Status.TARGET
+        if self.tol > 0 and iteration >= PATIENCE:
+            earlier = best_errors[-1 - PATIENCE]
+            if earlier - error <= self.tol * earlier:
+                return Status.CONVERGED
+        if self.max_iter is not None and iteration >= self.max_iter:
+            return Status.MAX_ITER
+        if self.max_time is not None and seconds >= self.max_time:
+            return Status.MAX_TIME
+        return None
+
+
+class Progress:
+    """What a callback is told after an iteration. W and H are made when they are asked for."""
+
+    def __init__(
+        self, iteration: int, time: float, error: float, passes: int, factors: Callable[[], tuple[Array, Array]]
+    ) -> None:
+        self.iteration = iteration
+        self.time = time
+        self.error = error
+        self.passes = passes
+        self._factors = factors
+        self._made: tuple[Array, Array] | None = None
+
+    def _make(self) -> tuple[Array, Array]:
+        if self._made is None:
+            self._made = self._factors()
+        return self._made
+
+    @property
+    def W(self) -> Array:
+        """The factor W of this iteration, m×rank, in canonical form and the units of X."""
+        return self._make()[0]
+
+    @property
+    def H(self) -> Array:
+        """The factor H of this iteration, rank×n."""
+        return self._make()[1]
+
+    def __repr__(self) -> str:
+        return (
+            f"Progress(iteration={self.iteration}, time={self.time:.3f}, error={self.error:.6g}, passes={self.passes})"
+        )
+
+
+Callback = Callable[[Progress], bool | None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The best factors, in scaled units, and how the run went."""
+
+    W: Array
+    H: Array
+    error: float
+    status: Status
+    history: History
+
+
+def solve(
+    problem: Problem,
+    algorithm: Algorithm[Any],
+    W: Array,
+    H: Array,
+    limits: Limits,
+    clock: Clock,
+    callbacks: list[Callback],
+) -> Outcome:
+    """Run `algorithm` from W, H until a limit is reached."""
+    best = W, H, np.inf
+    rows: list[dict[str, float]] = []
+    best_errors: list[float] = []
+    status: Status | None = None
+    state: State | None = None
+    try:
+        while status is None:
+            state = algorithm.start(problem, W, H) if state is None else algorithm.step(problem, state)
+            if not (np.isfinite(state.error) and np.isfinite(state.H).all()):
+                log.warning("Iteration %d of %s was not finite", len(rows), algorithm.name)
+                status = Status.FAILED
+                break
+            seconds, passes = clock.seconds(), problem.executor.passes
+            if state.error < best[2]:
+                best = state.W, state.H, state.error
+            rows.append(
+                {"iteration": len(rows), "time": seconds, "error": state.error, "passes": passes} | state.columns()
+            )
+            best_errors.append(best[2])
+            status = limits.reached(best_errors, seconds)
+            if status is None and state.done:
+                status = Status.CONVERGED
+            progress = _progress(problem, state, len(rows) - 1, seconds, passes)
+            # Every callback is told, then any of them may end the run.
+            wishes = [callback(progress) for callback in callbacks]
+            if any(wishes) and status is None:
+                status = Status.CALLBACK
+    except KeyboardInterrupt:
+        log.warning("Interrupted after iteration %d; keeping the best so far", max(0, len(rows) - 1))
+        status = Status.INTERRUPTED
+        if not rows:
+            raise
+    return Outcome(*best, status, History.from_rows(rows))
+
+
+def _progress(problem: Problem, state: State, iteration: int, seconds: float, passes: int) -> Progress:
+    W, H, scale = state.W, state.H, problem.matrix.scale
+    return Progress(iteration, seconds, state.error, passes, lambda: canonical_factors(W, H, scale))

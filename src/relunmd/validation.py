@@ -1,0 +1,264 @@
+"""Checks at the door: one clear sentence for everything that cannot be used, before any work."""
+
+import logging
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from relunmd import kernels, memory
+from relunmd.algorithms import ALGORITHMS, AUTO, Algorithm
+from relunmd.errors import InputError
+from relunmd.executor import Rows, Sums, ThreadExecutor, usable_cores
+from relunmd.init import INITS, GivenInit, Init
+from relunmd.matrix import Block, DenseMatrix
+from relunmd.matrix.dense import power_of_two_scale
+from relunmd.problem import Facts, Problem
+from relunmd.result import Decomposition
+from relunmd.solve import Limits
+
+__all__ = [
+    "check_algorithm",
+    "check_dtype",
+    "check_init",
+    "check_limits",
+    "check_matrix",
+    "check_memory",
+    "check_random_state",
+    "check_rank",
+    "check_threads",
+    "make_problem",
+]
+
+Array = NDArray[Any]
+log = logging.getLogger("relunmd")
+_OUR_STREAM = (2023,)
+
+
+def check_matrix(X: Any) -> Array:
+    """X as a two-dimensional array of real numbers; entries are looked at by `make_problem`."""
+    if sparse.issparse(X):
+        # Every algorithm there is keeps m×n arrays anyway.
+        m, n = X.shape
+        memory.require(m * n * X.dtype.itemsize, f"X as a dense {m} × {n} array", "Take a part of X.")
+        log.info("X is sparse and is made dense: %s", memory.human_bytes(m * n * X.dtype.itemsize))
+        X = X.toarray()
+    if isinstance(X, np.ma.MaskedArray):
+        raise InputError("X must not be a masked array. Got one; fill it first, for example with X.filled(0).")
+    try:
+        A = np.asarray(X)
+    except Exception as reason:
+        raise InputError(f"X must be a two-dimensional array. Got {type(X).__name__}: {reason}") from reason
+    if A.dtype.kind not in "biuf":
+        hint = " Its real part, perhaps?" if A.dtype.kind == "c" else ""
+        raise InputError(f"X must hold real numbers. Got dtype {A.dtype}.{hint}")
+    if A.ndim != 2:
+        raise InputError(f"X must be two-dimensional. Got {A.ndim} dimension(s), shape {A.shape}.")
+    if A.size == 0:
+        raise InputError(f"X must not be empty. Got shape {A.shape}.")
+    return A
+
+
+def check_dtype(dtype: Any, X: Array) -> np.dtype[Any]:
+    """The float type to compute in: that of X if it is one of ours, float64 for integers."""
+    if dtype is None:
+        return np.dtype(np.float32 if X.dtype in (np.float32, np.float16) else np.float64)
+    try:
+        wanted: np.dtype[Any] = np.dtype(dtype)
+    except TypeError as reason:
+        raise InputError(f"dtype must be float32, float64 or None. Got {dtype!r}.") from reason
+    if wanted not in (np.float32, np.float64):
+        raise InputError(f"dtype must be float32, float64 or None. Got {dtype!r}.")
+    return wanted
+
+
+def check_rank(rank: Any, shape: tuple[int, int]) -> int:
+    """The rank as an integer in 1…min(m, n)."""
+    most = min(shape)
+    if isinstance(rank, bool) or not isinstance(rank, numbers.Integral) or not 1 <= int(rank) <= most:
+        raise InputError(
+            f"rank must be an integer from 1 to {most}, the smaller side of X {shape[0]} × {shape[1]}. Got {rank!r}."
+        )
+    return int(rank)
+
+
+def check_algorithm(algorithm: object) -> Algorithm[Any]:
+    """An algorithm's settings from a name or from settings."""
+    if isinstance(algorithm, Algorithm):
+        return algorithm
+    name = AUTO if algorithm == "auto" else algorithm
+    if isinstance(name, str) and name in ALGORITHMS:
+        return ALGORITHMS[name]()
+    raise InputError(
+        f"algorithm must be one of {', '.join(['auto', *ALGORITHMS])}, or a settings object such as "
+        f"relunmd.ANMD(beta0=0.9). Got {algorithm!r}."
+    )
+
+
+def check_init(init: object, algorithm: Algorithm[Any], shape: tuple[int, int], rank: int) -> Init:
+    """A start's settings from a name, settings, a pair of factors or an earlier result."""
+    if isinstance(init, Init):
+        return init
+    if isinstance(init, str):
+        name = algorithm.default_init if init == "auto" else init
+        if name in INITS:
+            return INITS[name]()
+    if isinstance(init, Decomposition):
+        return _given(init.W, init.H, shape, rank)
+    if isinstance(init, tuple | list) and len(init) == 2:
+        return _given(init[0], init[1], shape, rank)
+    raise InputError(
+        f"init must be one of {', '.join(INITS)}, a settings object such as relunmd.NuclearInit(steps=5), "
+        f"a pair (W0, H0) or a Decomposition. Got {init!r}."
+    )
+
+
+def _given(W: object, H: object, shape: tuple[int, int], rank: int) -> GivenInit:
+    W0, H0 = _factor("W0", W), _factor("H0", H)
+    k = W0.shape[1]
+    if W0.shape[0] != shape[0] or H0.shape != (k, shape[1]) or not 1 <= k <= rank:
+        raise InputError(
+            f"init must have W0 of shape ({shape[0]}, k) and H0 of shape (k, {shape[1]}) with 1 ≤ k ≤ rank = {rank}. "
+            f"Got {W0.shape} and {H0.shape}."
+        )
+    return GivenInit(W0, H0)
+
+
+def _factor(name: str, factor: object) -> Array:
+    try:
+        A = np.asarray(factor)
+    except Exception as reason:
+        raise InputError(f"{name} of init must be a two-dimensional array: {reason}") from reason
+    if A.dtype.kind not in "biuf" or A.ndim != 2:
+        raise InputError(f"{name} of init must be a two-dimensional real array. Got dtype {A.dtype}, shape {A.shape}.")
+    if not np.isfinite(A).all():
+        raise InputError(f"{name} of init must be finite. Got {(~np.isfinite(A)).sum()} entries that are not.")
+    return A
+
+
+def check_limits(target_error: Any, tol: Any, max_iter: Any, max_time: Any) -> Limits:
+    """The stops, checked one by one and against each other."""
+    target = _number("target_error", target_error, "a number from 0 to 1, or None", 0, 1)
+    fraction = _number("tol", tol, "a number of at least 0 and below 1", 0, 1)
+    seconds = _number("max_time", max_time, "a positive number of seconds, or None", 0, math.inf)
+    if tol is None or fraction is None or fraction >= 1:
+        raise InputError(f"tol must be a number of at least 0 and below 1 (0 turns it off). Got {tol!r}.")
+    if seconds == 0:
+        raise InputError(f"max_time must be a positive number of seconds, or None. Got {max_time!r}.")
+    whole = isinstance(max_iter, numbers.Integral) and not isinstance(max_iter, bool)
+    if max_iter is not None and not (whole and max_iter >= 0):
+        raise InputError(f"max_iter must be an integer of at least 0, or None. Got {max_iter!r}.")
+    if target is None and fraction == 0 and max_iter is None and seconds is None:
+        raise InputError(
+            "Nothing would ever stop the run: give target_error, tol, max_iter or max_time. "
+            "Got target_error=None, tol=0, max_iter=None, max_time=None."
+        )
+    return Limits(target, fraction, None if max_iter is None else int(max_iter), seconds)
+
+
+def _number(name: str, value: Any, what: str, least: float, most: float) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= float(value) <= most:
+        raise InputError(f"{name} must be {what}. Got {value!r}.")
+    return float(value)
+
+
+def check_random_state(random_state: Any) -> np.random.Generator:
+    """A generator from None, an integer, a Generator or a RandomState."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31, size=4))
+    whole = isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool)
+    if random_state is None or (whole and random_state >= 0):
+        # A stream of our own: default_rng(0) may well be what the user made X with, and a start
+        # drawn from the same numbers would then be the answer.
+        return np.random.default_rng(np.random.SeedSequence(random_state, spawn_key=_OUR_STREAM))
+    raise InputError(
+        f"random_state must be None, an integer of at least 0, a numpy Generator or RandomState. Got {random_state!r}."
+    )
+
+
+def check_threads(n_jobs: Any) -> int:
+    """The number of threads: None or −1 for every core this process may use."""
+    if n_jobs is None or n_jobs == -1:
+        return usable_cores()
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral) or n_jobs < 1:
+        raise InputError(f"n_jobs must be a positive integer, -1 or None. Got {n_jobs!r}.")
+    return int(n_jobs)
+
+
+def check_memory(shape: tuple[int, int], dtype: np.dtype[Any], algorithm: Algorithm[Any], init: Init) -> None:
+    """Refuse what would not fit, before anything is allocated."""
+    m, n = shape
+    arrays = max(algorithm.dense_arrays, init.dense_arrays)
+    frugal = [name for name, other in ALGORITHMS.items() if other.dense_arrays < algorithm.dense_arrays]
+    needless = [name for name, other in INITS.items() if other.dense_arrays == 0]
+    if init.dense_arrays > algorithm.dense_arrays:
+        who, remedy = f"init={init.name!r}", f"These starts keep no such array: {', '.join(needless)}."
+    else:
+        who = f"algorithm={algorithm.name!r}"
+        remedy = f"These algorithms keep fewer such arrays: {', '.join(frugal)}." if frugal else "Take a part of X."
+    memory.require(
+        arrays * m * n * dtype.itemsize,
+        f"{who}, which keeps {arrays} arrays of the size of X ({m} × {n}, {dtype})",
+        remedy,
+    )
+
+
+def make_problem(X: Array, dtype: np.dtype[Any], rank: int, executor: ThreadExecutor) -> Problem:
+    """Look at every entry: refuse what is not finite or negative, and find the scale; two passes."""
+    # float16 and long double are read as the float type their values surely fit into.
+    raw = DenseMatrix(X, np.dtype(np.float64) if X.dtype != dtype else dtype)
+    kernels.warm_up(raw.dtype)
+    found, sums = executor.run(raw, _scan_block, out={"largest": 1})
+    if sums["not_finite"]:
+        place = _first(X, lambda part: ~np.isfinite(part))
+        raise InputError(
+            f"X must be finite. Got {sums['not_finite']} entries that are NaN or infinite, the first at {place}."
+        )
+    if sums["negative"]:
+        place = _first(X, lambda part: part < 0)
+        raise InputError(
+            f"X must be nonnegative: max(0, WH) cannot represent a negative entry. "
+            f"Got {sums['negative']} negative entries, the first at {place}."
+        )
+    largest = float(found["largest"].max())
+    if largest == 0:
+        raise InputError("X must have a positive entry. Got a matrix of zeros, which W = 0, H = 0 fits exactly.")
+    if X.dtype != dtype and not float(np.finfo(dtype).tiny) <= largest <= float(np.finfo(dtype).max):
+        raise InputError(f"dtype={dtype} cannot hold X, whose largest entry is {largest:.3g}. Use dtype='float64'.")
+    matrix = DenseMatrix(X, dtype, power_of_two_scale(largest, raw.dtype))
+    kernels.warm_up(dtype)
+    _, sums = executor.run(matrix, _moments_block)
+    facts = Facts(sums["total"], sums["squares"], int(sums["positives"]))
+    return Problem(matrix, rank, facts, executor)
+
+
+def _scan_block(x: Block, rows: Rows, out: Rows) -> Sums:
+    not_finite = negative = 0
+    for tile in x.tiles():
+        found = kernels.scan(tile.X)
+        out["largest"][tile.rows] = found[0]
+        not_finite, negative = not_finite + found[1], negative + found[2]
+    return {"not_finite": not_finite, "negative": negative}
+
+
+def _moments_block(x: Block, rows: Rows, out: Rows) -> Sums:
+    totals = np.zeros(3)
+    for tile in x.tiles():
+        totals += kernels.entry_moments(tile.X, tile.scale)
+    return dict(zip(("total", "squares", "positives"), totals.tolist(), strict=True))
+
+
+def _first(X: Array, wrong: Any) -> str:
+    """Where the first wrong entry is, and what it is."""
+    for i, row in enumerate(X):
+        places = np.flatnonzero(wrong(row))
+        if len(places):
+            return f"row {i}, column {places[0]} ({row[places[0]]})"
+    raise RuntimeError("No wrong entry was found a second time: X changed while it was looked at.")

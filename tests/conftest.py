@@ -1,0 +1,45 @@
+"""Matrices and small helpers that many tests use."""
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from relunmd.executor import ThreadExecutor
+from relunmd.validation import make_problem
+
+# The same examples every time, so that a green run stays green; `--hypothesis-profile=default` looks for new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
+
+
+def synthetic(m, n, rank, seed=0, dtype=np.float64):
+    """The paper's X = max(0, randn(m, r) · randn(r, n))."""
+    random = np.random.default_rng(seed)
+    return np.maximum(0, random.standard_normal((m, rank)) @ random.standard_normal((rank, n))).astype(dtype)
+
+
+def relative_error(X, W, H):
+    """The oracle of every error: E = ‖X − max(0, WH)‖ / ‖X‖."""
+    X = np.asarray(X, dtype=np.float64)
+    return np.linalg.norm(X - np.maximum(0, W.astype(np.float64) @ H)) / np.linalg.norm(X)
+
+
+def projection(X, Theta):
+    """Equation (3): X where it is positive, min(0, Θ) elsewhere."""
+    return np.where(X > 0, X, np.minimum(0, Theta))
+
+
+@pytest.fixture
+def open_problem():
+    """Makes problems whose executors are closed at the end of the test."""
+    executors = []
+
+    def make(X, rank, n_threads=2):
+        executor = ThreadExecutor(n_threads)
+        executor.__enter__()
+        executors.append(executor)
+        return make_problem(X, X.dtype, rank, executor)
+
+    yield make
+    for executor in executors:
+        executor.__exit__(None, None, None)

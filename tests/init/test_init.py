@@ -1,0 +1,117 @@
+"""Starts: what they are made of, that they are scaled rightly, and that given factors are kept or filled up."""
+
+import numpy as np
+import pytest
+from scipy import linalg
+
+import relunmd
+from benchmarks import reference
+from relunmd.init import INITS
+from tests.algorithms import oracles
+from tests.conftest import projection, relative_error, synthetic
+
+X = synthetic(120, 80, 5, seed=2)
+
+
+def start(init, data=X, rank=5, **more):
+    return relunmd.decompose(data, rank, init=init, max_iter=0, random_state=0, **more)
+
+
+@pytest.mark.parametrize("init", sorted(INITS))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(120, 80), (80, 120), (1, 30), (30, 1), (2, 2)])
+def test_every_start_is_finite_reproducible_and_independent_of_scale(init, dtype, shape):
+    data = synthetic(*shape, 5, seed=1, dtype=dtype)
+    rank = min(5, *shape)
+    d = start(init, data, rank)
+    assert np.isfinite(d.W).all()
+    assert np.isfinite(d.H).all()
+    assert d.error < 1.01
+    assert d.W.tobytes() == start(init, data, rank, n_jobs=1).W.tobytes()
+    assert start(init, data * dtype(2.0**40), rank).error == pytest.approx(d.error, rel=1e-6)
+
+
+def test_random_start_has_the_best_multiple():
+    d = start("random")
+    relu = np.maximum(0, d.W @ d.H)
+    assert np.vdot(X, relu) == pytest.approx(np.vdot(relu, relu))
+
+
+def test_tsvd_start_is_lapacks():
+    d = start("tsvd")
+    np.testing.assert_allclose(d.W @ d.H, oracles.tsvd(X, 5), atol=1e-4)
+    assert d.error == pytest.approx(oracles.error(X, oracles.tsvd(X, 5)), rel=1e-7)
+
+
+def test_mean_corrected_start_is_the_formula():
+    corrected = 2 * (X - np.outer(X.mean(axis=1), X.mean(axis=0)) / X.mean())
+    Theta = oracles.tsvd(corrected, 5)
+    relu = np.maximum(0, Theta)
+    Theta *= np.vdot(X, relu) / np.vdot(relu, relu)
+    d = start("mean-corrected")
+    np.testing.assert_allclose(d.W @ d.H, Theta, atol=1e-2)
+    assert d.error == pytest.approx(oracles.error(X, Theta), rel=1e-4)
+
+
+@pytest.mark.parametrize("c", [0.5, 1.0])
+def test_shifted_start_is_the_formula(c):
+    lowered = np.where(X > 0, X, -c * X[X > 0].mean())
+    d = start(relunmd.ShiftedInit(c=c))
+    np.testing.assert_allclose(d.W @ d.H, oracles.tsvd(lowered, 5), atol=1e-2)
+
+
+@pytest.mark.parametrize("shape", [(90, 60), (60, 90)])
+def test_nuclear_start_is_no_worse_than_the_reference(shape):
+    ours, theirs = [], []
+    for seed in range(5):
+        data = synthetic(*shape, 5, seed=seed)
+        ours.append(relunmd.decompose(data, 5, init="nuclear", max_iter=0, random_state=seed).error)
+        theirs.append(relative_error(data, *reference.nuclear_start(data, 5, np.random.default_rng(seed + 100))))
+    assert np.mean(ours) <= np.mean(theirs) * 1.02
+
+
+def test_nuclear_steps_lower_the_nuclear_norm(open_problem):
+    problem = open_problem(X, 5)
+    init = relunmd.NuclearInit(steps=3)
+    Theta, trial, Y = (np.zeros(X.shape) for _ in range(3))
+    Theta[:] = projection(X * problem.matrix.scale, np.random.default_rng(0).standard_normal(X.shape))
+    before = linalg.svdvals(Theta).sum()
+    found = init._descend(problem, Theta, trial, Y)
+    assert linalg.svdvals(found).sum() < 0.98 * before
+    np.testing.assert_allclose(found, projection(X * problem.matrix.scale, found))
+
+
+def test_nuclear_without_steps_is_the_tsvd_of_the_projected_random_start():
+    assert start(relunmd.NuclearInit(steps=0)).error < start("random").error
+
+
+def test_given_factors_are_taken_as_they_are():
+    first = relunmd.decompose(X, 5, random_state=1, max_iter=30)
+    for init in (first, (first.W, first.H), [first.W * 2, first.H / 2]):
+        again = start(init)
+        assert again.error == pytest.approx(first.error, rel=1e-9)
+        np.testing.assert_allclose(again.W, first.W, atol=1e-8)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_factors_of_smaller_rank_are_filled_up_and_only_gain(k):
+    small = relunmd.decompose(X, k, random_state=1, max_iter=60)
+    latent = projection(X, small.W @ small.H) - small.W @ small.H
+    filled = start(small)
+    assert filled.W.shape == (120, 5)
+    wanted = small.W @ small.H + oracles.tsvd(latent, 5 - k)
+    np.testing.assert_allclose(filled.W @ filled.H, wanted, atol=2e-2)
+    better = relunmd.decompose(X, 5, init=small, random_state=1, max_iter=60)
+    assert better.error < small.error
+
+
+def test_auto_takes_the_tsvd_where_x_is_of_low_rank_itself():
+    low = np.kron(np.eye(4), np.ones((10, 8)))
+    assert start("auto", low, 4).error < 1e-12
+    assert start("auto").error == pytest.approx(start("shifted").error, rel=1e-3)
+
+
+@pytest.mark.parametrize("bad", [lambda: relunmd.NuclearInit(steps=-1), lambda: relunmd.ShiftedInit(c=0)])
+def test_bad_settings_are_refused(bad):
+    with pytest.raises(relunmd.InputError, match="must be"):
+        bad()

@@ -1,0 +1,123 @@
+"""Every kernel against NumPy, on tiles of all shapes, with zeros, ties and both float types."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.special import erfcx, log_ndtr
+
+from relunmd import kernels
+from tests.conftest import projection
+
+DTYPES = (np.float32, np.float64)
+
+
+@st.composite
+def tiles(draw, count):
+    """A nonnegative read-only X with many zeros, `count` real tiles of its shape, and a power of two."""
+    dtype = draw(st.sampled_from(DTYPES))
+    shape = draw(hnp.array_shapes(min_dims=2, max_dims=2, max_side=9))
+    width = np.finfo(dtype).bits
+    entries = st.floats(-8, 8, width=width)
+    X = draw(hnp.arrays(dtype, shape, elements=st.one_of(st.just(0.0), st.floats(0, 8, width=width))))
+    X.flags.writeable = False
+    others = [draw(hnp.arrays(dtype, shape, elements=entries)) for _ in range(count)]
+    return X, others, 2.0 ** draw(st.integers(-3, 3))
+
+
+def close(found, wanted, dtype):
+    np.testing.assert_allclose(found, wanted, rtol=200 * np.finfo(dtype).eps, atol=200 * np.finfo(dtype).eps)
+
+
+def squares(A):
+    return np.sum(np.asarray(A, np.float64) ** 2)
+
+
+@given(tiles(1))
+def test_errors_and_products(given_tiles):
+    X, (T,), scale = given_tiles
+    S, relu = X * X.dtype.type(scale), np.maximum(0, T)
+    close(kernels.squared_error(T, X, scale), squares(S - relu), X.dtype)
+    close(kernels.cross_products(T, X, scale), (np.sum(S * relu, dtype=float), squares(relu)), X.dtype)
+    close(kernels.entry_moments(X, scale), (S.sum(dtype=float), squares(S), np.sum(S > 0)), X.dtype)
+    assert kernels.scan(X) == (X.max(), 0, 0)
+    Z = np.empty_like(T)
+    close(kernels.project(T, X, scale, Z), squares(S - relu), X.dtype)
+    close(Z, projection(S, T), X.dtype)
+    gap = T.copy()
+    close(kernels.latent_gap(gap, X, scale), squares(projection(S, T) - T), X.dtype)
+    close(gap, projection(S, T) - T, X.dtype)
+    kernels.raise_positive(X, scale, Z, 2.5)
+    close(Z, np.where(S > 0, S + 2.5, 0), X.dtype)
+
+
+@given(tiles(3), st.floats(0, 1))
+def test_momentum(given_tiles, beta):
+    X, (T, Theta, Z), scale = given_tiles
+    S, out = X * X.dtype.type(scale), np.empty_like(T)
+    plain, extrapolated = kernels.extrapolate(T, X, scale, Theta, out, beta)
+    moved = T + beta * (T - Theta)
+    close(out, moved, X.dtype)
+    close(plain, squares(S - np.maximum(0, T)), X.dtype)
+    close(extrapolated, squares(S - np.maximum(0, moved)), X.dtype)
+    kernels.latent(Theta, X, scale, Z, out, beta)
+    close(out, projection(S, Theta) + beta * (projection(S, Theta) - Z), X.dtype)
+    kernels.descend(Theta, Z, X, scale, out, beta)
+    close(out, projection(S, Theta - beta * Z), X.dtype)
+    close(kernels.squared_difference(Z, T), squares(Z.astype(float) - T), X.dtype)
+    out[:] = T
+    kernels.add_difference(out, Theta, Z, beta)
+    close(out, T + beta * (Theta - Z), X.dtype)
+
+
+@given(tiles(1), st.sampled_from([1e-3, 0.05, 1.0, 30.0]))
+def test_expectation(given_tiles, sigma):
+    X, (T,), scale = given_tiles
+    Z = np.empty_like(T)
+    error, fit, tail, variance = kernels.expect(T, X, scale, Z, sigma)
+    S, Theta = (X * X.dtype.type(scale)).astype(float), T.astype(float)
+    zero = S == 0
+    gamma = Theta / sigma
+    with np.errstate(over="ignore"):
+        rho = np.sqrt(2 / np.pi) / erfcx(gamma / np.sqrt(2))
+    # Z is the difference of two numbers of the size of Θ, each right to γ²/2 machine epsilons or 1e-13.
+    np.testing.assert_allclose(
+        Z,
+        np.where(zero, Theta - sigma * rho, S),
+        rtol=200 * np.finfo(X.dtype).eps,
+        atol=1e-12 * np.abs(T).max() + 1e-15,
+    )
+    close(error, squares(S - np.maximum(0, Theta)), X.dtype)
+    close(fit, squares((S - Theta)[~zero]), X.dtype)
+    np.testing.assert_allclose(tail, log_ndtr(-gamma)[zero].sum(), rtol=1e-9, atol=1e-12)
+    # Both sides cancel where γ is large: 1 − (ρ − γ)ρ is about 1/γ², found to about γ²ε.
+    np.testing.assert_allclose(
+        variance, np.clip(1 - (rho - gamma) * rho, 0, 1)[zero].sum(), atol=1e-6 * zero.sum() + 1e-9
+    )
+
+
+@pytest.mark.parametrize("gamma", [-300.0, -40.0, -1.0, 0.0, 1.0, 35.3, 35.4, 1e3, 1e6])
+def test_expectation_in_the_tails(gamma):
+    """The two forms of the Mills ratio meet at γ = 25√2, and neither overflows anywhere."""
+    X = np.zeros((1, 1))
+    X.flags.writeable = False
+    Z = np.empty((1, 1))
+    _, _, tail, variance = kernels.expect(np.array([[gamma]]), X, 1.0, Z, 1.0)
+    rho = 0.0 if gamma < -50 else np.sqrt(2 / np.pi) / erfcx(gamma / np.sqrt(2))
+    assert Z[0, 0] == pytest.approx(gamma - rho, rel=1e-9, abs=2e-12 * abs(gamma))
+    assert tail == pytest.approx(log_ndtr(-gamma), rel=1e-11, abs=1e-300)
+    assert 0 <= variance <= 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_scan_counts_what_is_wrong(dtype):
+    X = np.array([[1, np.nan, -2], [np.inf, -np.inf, 5], [-0.0, -1, 0]], dtype)
+    X.flags.writeable = False
+    assert kernels.scan(X) == (5.0, 3, 2)
+
+
+def test_not_a_number_is_seen_in_the_error():
+    X = np.ones((1, 2))
+    X.flags.writeable = False
+    assert np.isnan(kernels.squared_error(np.array([[np.nan, 1.0]]), X, 1.0))

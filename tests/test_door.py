@@ -1,0 +1,270 @@
+"""What bad input gets: one sentence that names the argument, what it must be and what was given."""
+
+import logging
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import relunmd
+from relunmd import memory
+from tests.conftest import relative_error, synthetic
+
+GOOD = synthetic(12, 9, 2)
+
+
+def with_entry(value, place=(3, 4), dtype=np.float64):
+    X = GOOD.astype(dtype)
+    X[place] = value
+    return X
+
+
+def no_array():
+    class Broken:
+        def __array__(self, dtype=None, copy=None):
+            raise RuntimeError("no data today")
+
+    return Broken()
+
+
+BAD_X = {
+    "nan": (
+        with_entry(np.nan),
+        "X must be finite. Got 1 entries that are NaN or infinite, the first at row 3, column 4",
+    ),
+    "inf": (with_entry(np.inf), "the first at row 3, column 4 (inf)"),
+    "-inf": (with_entry(-np.inf, dtype=np.float32), "X must be finite. Got 1 "),
+    "sparse nan": (sparse.csr_array(with_entry(np.nan)), "X must be finite"),
+    "negative": (
+        with_entry(-2.5),
+        "max(0, WH) cannot represent a negative entry. Got 1 negative entries, the first at row 3, column 4 (-2.5)",
+    ),
+    "negative integer": (with_entry(-2, dtype=np.int16), "Got 1 negative entries, the first at row 3, column 4 (-2)"),
+    "1-d": (np.ones(5), "X must be two-dimensional. Got 1 dimension(s), shape (5,)"),
+    "3-d": (np.ones((2, 2, 2)), "X must be two-dimensional. Got 3 dimension(s)"),
+    "scalar": (3.0, "X must be two-dimensional. Got 0 dimension(s)"),
+    "no rows": (np.ones((0, 4)), "X must not be empty. Got shape (0, 4)"),
+    "no columns": (np.ones((4, 0)), "X must not be empty. Got shape (4, 0)"),
+    "complex": (GOOD.astype(complex), "X must hold real numbers. Got dtype complex128. Its real part, perhaps?"),
+    "object": (GOOD.astype(object), "X must hold real numbers. Got dtype object"),
+    "text": (GOOD.astype(str), "X must hold real numbers. Got dtype <U"),
+    "dates": (np.zeros((3, 3), "datetime64[s]"), "X must hold real numbers. Got dtype datetime64"),
+    "ragged": ([[1, 2], [3]], "X must be a two-dimensional array. Got list"),
+    "broken": (no_array(), "X must be a two-dimensional array. Got Broken: no data today"),
+    "None": (None, "X must hold real numbers. Got dtype object"),
+    "all zero": (np.zeros((4, 4)), "X must have a positive entry. Got a matrix of zeros"),
+    "masked": (np.ma.masked_equal(GOOD, 0), "X must not be a masked array"),
+}
+
+BAD_ARGUMENTS = {
+    "rank 0": ({"rank": 0}, "rank must be an integer from 1 to 9, the smaller side of X 12 × 9. Got 0."),
+    "rank too large": ({"rank": 10}, "rank must be an integer from 1 to 9, the smaller side of X 12 × 9. Got 10."),
+    "rank float": ({"rank": 2.0}, "Got 2.0."),
+    "rank bool": ({"rank": True}, "Got True."),
+    "rank text": ({"rank": "2"}, "Got '2'."),
+    "unknown algorithm": (
+        {"algorithm": "nmf"},
+        "algorithm must be one of auto, naive, a-naive, em, a-em, a-nmd, 3b, tsvd",
+    ),
+    "algorithm class": ({"algorithm": relunmd.ANMD}, "or a settings object such as relunmd.ANMD(beta0=0.9)"),
+    "unknown init": ({"init": "zeros"}, "init must be one of random, tsvd, nuclear, mean-corrected, shifted, auto"),
+    "init shape": (
+        {"init": (np.ones((12, 2)), np.ones((3, 9)))},
+        "W0 of shape (12, k) and H0 of shape (k, 9) with 1 ≤ k ≤ rank = 2. Got (12, 2) and (3, 9).",
+    ),
+    "init rank": ({"init": (np.ones((12, 3)), np.ones((3, 9)))}, "with 1 ≤ k ≤ rank = 2"),
+    "init rows": ({"init": (np.ones((11, 2)), np.ones((2, 9)))}, "Got (11, 2) and (2, 9)."),
+    "init nan": (
+        {"init": (np.full((12, 2), np.nan), np.ones((2, 9)))},
+        "W0 of init must be finite. Got 24 entries that are not.",
+    ),
+    "init complex": (
+        {"init": (np.ones((12, 2)), np.ones((2, 9), complex))},
+        "H0 of init must be a two-dimensional real array",
+    ),
+    "init 1-d": ({"init": (np.ones(12), np.ones((1, 9)))}, "W0 of init must be a two-dimensional real array"),
+    "init of another X": ({"init": relunmd.decompose(np.eye(5), 2, max_iter=1)}, "Got (5, 2) and (2, 5)."),
+    "tol negative": ({"tol": -1e-3}, "tol must be a number of at least 0 and below 1"),
+    "tol None": ({"tol": None}, "tol must be a number of at least 0 and below 1 (0 turns it off). Got None."),
+    "tol 1": ({"tol": 1}, "below 1 (0 turns it off). Got 1."),
+    "target above 1": ({"target_error": 1.5}, "target_error must be a number from 0 to 1, or None. Got 1.5."),
+    "target text": ({"target_error": "small"}, "Got 'small'."),
+    "target nan": ({"target_error": np.nan}, "target_error must be a number from 0 to 1"),
+    "max_iter negative": ({"max_iter": -1}, "max_iter must be an integer of at least 0, or None. Got -1."),
+    "max_iter float": ({"max_iter": 10.5}, "max_iter must be an integer of at least 0, or None. Got 10.5."),
+    "max_time 0": ({"max_time": 0}, "max_time must be a positive number of seconds, or None. Got 0."),
+    "max_time negative": ({"max_time": -3}, "max_time must be a positive number of seconds, or None. Got -3."),
+    "endless": (
+        {"tol": 0, "max_iter": None},
+        "Nothing would ever stop the run: give target_error, tol, max_iter or max_time",
+    ),
+    "dtype int": ({"dtype": "int64"}, "dtype must be float32, float64 or None. Got 'int64'."),
+    "dtype nonsense": ({"dtype": "single precision"}, "dtype must be float32, float64 or None"),
+    "seed negative": ({"random_state": -1}, "random_state must be None, an integer of at least 0"),
+    "seed text": ({"random_state": "seed"}, "Got 'seed'."),
+    "n_jobs 0": ({"n_jobs": 0}, "n_jobs must be a positive integer, -1 or None. Got 0."),
+    "n_jobs float": ({"n_jobs": 1.5}, "Got 1.5."),
+}
+
+BAD_SETTINGS = {
+    "beta": (lambda: relunmd.ThreeBlock(beta=1.0), "beta of ThreeBlock must be a number in [0, 1). Got 1.0."),
+    "beta0": (lambda: relunmd.ANMD(beta0=-0.1), "beta0 of ANMD must be a number in [0, 1)"),
+    "alpha": (lambda: relunmd.ANaive(alpha="0.7"), "alpha of ANaive must be a number in [0, 1)"),
+    "alpha of a-em": (lambda: relunmd.AEM(alpha=2), "alpha of AEM must be a number in [0, 1)"),
+    "order": (lambda: relunmd.ANMD(gamma=1.01), "ANMD needs 1 < gamma_bar < gamma < eta"),
+    "sweeps": (lambda: relunmd.EM(sweeps=0), "sweeps of EM must be an integer of at least 1. Got 0."),
+}
+
+
+@pytest.mark.parametrize("case", BAD_X)
+def test_bad_matrix(case):
+    X, sentence = BAD_X[case]
+    with pytest.raises(relunmd.InputError) as caught:
+        relunmd.decompose(X, 2)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+def test_bad_argument(case):
+    arguments, sentence = BAD_ARGUMENTS[case]
+    with pytest.raises(relunmd.InputError) as caught:
+        relunmd.decompose(GOOD, **({"rank": 2} | arguments))
+    assert sentence in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("case", BAD_SETTINGS)
+def test_bad_settings(case):
+    make, sentence = BAD_SETTINGS[case]
+    with pytest.raises(relunmd.InputError) as caught:
+        make()
+    assert sentence in str(caught.value)
+
+
+def test_dtype_that_cannot_hold_the_data():
+    with pytest.raises(relunmd.InputError, match="dtype=float32 cannot hold X, whose largest entry is"):
+        relunmd.decompose(GOOD * 1e150, 2, dtype="float32")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "init", "sentence"),
+    [
+        ("3b", "tsvd", "algorithm='3b', which keeps 4 arrays of the size of X (12 × 9, float64) would take 3.46 kB"),
+        ("3b", "tsvd", "These algorithms keep fewer such arrays: naive, a-naive, em, a-em, tsvd."),
+        ("naive", "nuclear", "These starts keep no such array: random, tsvd, mean-corrected, shifted, auto."),
+    ],
+)
+def test_too_little_memory_is_said_before_anything_is_allocated(monkeypatch, algorithm, init, sentence):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    with pytest.raises(relunmd.InsufficientMemoryError) as caught:
+        relunmd.decompose(GOOD, 2, algorithm, init)
+    assert sentence in str(caught.value)
+    assert "1 kB is free" in str(caught.value)
+    assert isinstance(caught.value, MemoryError)
+
+
+def test_unknown_memory_is_logged_and_the_run_goes_on(monkeypatch, caplog):
+    monkeypatch.setattr(memory, "available_bytes", lambda: None)
+    with caplog.at_level(logging.INFO, "relunmd"):
+        relunmd.decompose(GOOD, 2, max_iter=1)
+    assert "free memory of this system is unknown" in caplog.text
+
+
+def test_memory_of_this_machine_is_known():
+    assert 10**6 < memory.available_bytes() < 10**15
+
+
+def test_memory_of_a_container_counts(monkeypatch, tmp_path):
+    (tmp_path / "memory.max").write_text("5000\n")
+    (tmp_path / "memory.current").write_text("2000\n")
+    monkeypatch.setattr(memory, "_CGROUP", tmp_path)
+    assert memory.available_bytes() == 3000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert memory.available_bytes() > 10**6
+
+
+def messy_sparse():
+    """Unsorted indices, a duplicate and an explicit zero."""
+    data, columns, rows = [2.0, 1.0, 3.0, 0.0, 5.0], [3, 1, 1, 0, 2], [0, 3, 4, 5]
+    X = sparse.csr_array((data, columns, rows), shape=(3, 4))
+    assert not X.has_sorted_indices
+    return X
+
+
+ODD_BUT_FINE = {
+    "integers": np.arange(12).reshape(4, 3),
+    "unsigned bytes": np.arange(12, dtype=np.uint8).reshape(4, 3),
+    "booleans": np.arange(12).reshape(4, 3) % 3 == 0,
+    "list": [[1, 0, 2], [0, 3, 0]],
+    "float16": np.arange(12, dtype=np.float16).reshape(4, 3),
+    "long double": np.arange(12, dtype=np.longdouble).reshape(4, 3),
+    "fortran": np.asfortranarray(np.arange(12.0).reshape(4, 3)),
+    "strided": np.arange(48.0).reshape(8, 6)[::2, ::2],
+    "reversed": np.arange(12.0).reshape(4, 3)[::-1, ::-1],
+    "negative zero": np.array([[-0.0, 1.0], [2.0, -0.0]]),
+    "subnormal": np.array([[5e-324, 1.0], [2.0, 0.0]]),
+    "all subnormal": np.array([[1e-310, 0.0], [2e-310, 3e-310]]),
+    "huge": np.array([[1e308, 0.0], [1.5e308, 3e307]]),
+    "messy csr": messy_sparse(),
+    "csc": sparse.csc_matrix(np.eye(4)),
+    "dok": sparse.dok_array(np.eye(4)),
+    "sparse integers": sparse.coo_array(np.eye(4, dtype=np.int8)),
+    "zero row and column": np.array([[0.0, 0.0, 0.0], [0.0, 1.0, 2.0], [0.0, 0.0, 3.0]]),
+}
+
+
+@pytest.mark.parametrize("case", ODD_BUT_FINE)
+def test_odd_but_fine(case):
+    X = ODD_BUT_FINE[case]
+    d = relunmd.decompose(X, 2, random_state=0, max_iter=200)
+    dense = X.toarray() if sparse.issparse(X) else np.asarray(X)
+    assert d.W.dtype == (np.float32 if dense.dtype == np.float16 else np.float64)
+    largest = float(dense.max())
+    unit, root = dense.astype(np.float64) / largest, np.sqrt(largest)
+    assert d.error == pytest.approx(relative_error(unit, d.W / root, d.H / root), abs=1e-6)
+
+
+def test_read_only_input_works_and_no_input_is_changed():
+    X = GOOD.copy()
+    X.flags.writeable = False
+    relunmd.decompose(X, 2, max_iter=3)
+    S = sparse.csr_matrix(GOOD)
+    data, indices = S.data.copy(), S.indices.copy()
+    relunmd.decompose(S, 2, max_iter=3)
+    np.testing.assert_array_equal(S.data, data)
+    np.testing.assert_array_equal(S.indices, indices)
+    W0, H0 = np.ones((12, 2)), np.ones((2, 9))
+    relunmd.decompose(GOOD, 2, init=(W0, H0), max_iter=3)
+    assert (W0 == 1).all()
+    assert (H0 == 1).all()
+
+
+def test_a_frame_comes_in_through_the_array_protocol():
+    class Frame:
+        def __array__(self, dtype=None, copy=None):
+            return GOOD.copy()
+
+    assert relunmd.decompose(Frame(), 2, random_state=0).error == relunmd.decompose(GOOD, 2, random_state=0).error
+
+
+def test_dtype_is_kept_or_as_asked():
+    assert relunmd.decompose(GOOD.astype(np.float32), 2, max_iter=1).W.dtype == np.float32
+    assert relunmd.decompose(GOOD.astype(np.float32), 2, max_iter=1, dtype="float64").W.dtype == np.float64
+    assert relunmd.decompose(GOOD, 2, max_iter=1, dtype=np.float32).W.dtype == np.float32
+    assert relunmd.decompose(np.eye(4, dtype=int), 2, max_iter=1, dtype=np.float32).W.dtype == np.float32
+
+
+def test_making_a_sparse_matrix_dense_is_logged(caplog):
+    with caplog.at_level(logging.INFO, "relunmd"):
+        relunmd.decompose(sparse.csr_array(GOOD), 2, max_iter=1)
+    assert "X is sparse and is made dense" in caplog.text
+
+
+@pytest.mark.parametrize("seed", [0, np.int64(0), np.random.RandomState(0), np.random.default_rng(0), None])
+def test_every_kind_of_seed(seed):
+    assert relunmd.decompose(GOOD, 2, init="random", random_state=seed, max_iter=5).error < 1
+
+
+def test_a_seed_that_made_x_does_not_find_x():
+    X = synthetic(30, 20, 3, seed=0)
+    assert relunmd.decompose(X, 3, init="random", random_state=0, max_iter=0).error > 0.5

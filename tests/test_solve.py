@@ -1,0 +1,199 @@
+"""The loop: limits, callbacks, interruption, failure, and the best so far."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import relunmd
+from relunmd import algorithms
+from relunmd.algorithms import Algorithm, State
+from relunmd.solve import PATIENCE, Limits
+from tests.conftest import relative_error, synthetic
+
+X = synthetic(60, 50, 6, seed=1)
+Status = relunmd.Status
+
+
+@dataclasses.dataclass(frozen=True)
+class Scripted(Algorithm):
+    """Reports errors from a list, its factors being numbered by iteration; raises what it finds there."""
+
+    errors: tuple = ()
+    name = "scripted"
+    summary = "for tests"
+
+    def start(self, problem, W, H):
+        return self._state(W, H, 0)
+
+    def step(self, problem, state):
+        return self._state(state.W, state.H, int(state.W[0, 0]) + 1)
+
+    def _state(self, W, H, k):
+        outcome = self.errors[min(k, len(self.errors) - 1)]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return State(
+            np.full_like(W, k),
+            np.full_like(H, np.nan if outcome == "nan in H" else 1.0),
+            0.5 if outcome == "nan in H" else outcome,
+        )
+
+
+def run(errors, **limits):
+    return relunmd.decompose(X, 1, Scripted(tuple(errors)), init="random", **({"tol": 0} | limits))
+
+
+def iteration_of(d):
+    """Which iteration's factors came back: W was k everywhere, H one."""
+    return round((d.W @ d.H).mean() / (2.0 ** np.floor(np.log2(X.max()))))
+
+
+def test_target():
+    d = run([0.9, 0.5, 0.2, 0.1], target_error=0.2)
+    assert (d.status, d.n_iter, d.error) == (Status.TARGET, 2, 0.2)
+    np.testing.assert_array_equal(d.history.error, [0.9, 0.5, 0.2])
+    assert run([0.9, 0.5], target_error=0.95).n_iter == 0
+
+
+def test_max_iter_and_best_so_far():
+    d = run([0.9, 0.3, 0.8, 0.7], max_iter=3)
+    assert (d.status, d.n_iter, d.error, iteration_of(d)) == (Status.MAX_ITER, 3, 0.3, 1)
+    assert run([0.9], max_iter=0).n_iter == 0
+
+
+def test_max_time():
+    d = relunmd.decompose(X, 3, tol=0, max_iter=None, max_time=0.2)
+    assert d.status is Status.MAX_TIME
+    assert d.history.time[-1] >= 0.2 > d.history.time[-2]
+    assert d.init_time <= d.history.time[0]
+    assert d.history.time[-1] <= d.time
+
+
+def test_tol_is_the_fall_over_ten_iterations_of_the_best_error():
+    falling = [0.5 * 0.99**k for k in range(15)]
+    d = run(falling + [falling[-1]] * 100, tol=1e-2)
+    assert d.status is Status.CONVERGED
+    best = np.minimum.accumulate(d.history.error)
+    assert best[-1 - PATIENCE] - best[-1] <= 1e-2 * best[-1 - PATIENCE]
+    assert best[-2 - PATIENCE] - best[-2] > 1e-2 * best[-2 - PATIENCE]
+    assert run(falling, tol=0, max_iter=50).status is Status.MAX_ITER
+
+
+def test_an_exact_fit_stops():
+    d = run([0.5, 0.0], tol=1e-4)
+    assert (d.status, d.error, d.n_iter) == (Status.CONVERGED, 0.0, 11)
+
+
+def test_the_target_goes_before_the_other_reasons():
+    assert Limits(0.5, 0.1, 0, 1.0).reached([0.4], 5.0) is Status.TARGET
+    assert Limits(None, 0.1, 0, 1.0).reached([0.4], 5.0) is Status.MAX_ITER
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, "nan in H"])
+def test_what_is_not_finite_ends_the_run_with_the_best_before(bad, caplog):
+    d = run([0.9, 0.4, 0.6, bad])
+    assert (d.status, d.error, iteration_of(d), d.n_iter) == (Status.FAILED, 0.4, 1, 2)
+    assert np.isfinite(d.W).all()
+    assert "not finite" in caplog.text
+
+
+def test_ctrl_c_keeps_the_best_so_far(caplog):
+    d = run([0.9, 0.4, 0.6, KeyboardInterrupt()])
+    assert (d.status, d.error, iteration_of(d), d.n_iter) == (Status.INTERRUPTED, 0.4, 1, 2)
+    assert "Interrupted after iteration 2" in caplog.text
+
+
+def test_ctrl_c_before_the_first_evaluation_is_raised():
+    with pytest.raises(KeyboardInterrupt):
+        run([KeyboardInterrupt()])
+
+
+def test_an_error_in_a_step_comes_out():
+    with pytest.raises(ZeroDivisionError):
+        run([0.9, ZeroDivisionError()])
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_real_ctrl_c_in_mid_pass(n_jobs):
+    """A process that runs for ever is sent SIGINT and prints a valid result."""
+    program = f"""
+        import numpy as np, relunmd, sys
+        random = np.random.default_rng(0)
+        X = np.maximum(0, random.standard_normal((1200, 9)) @ random.standard_normal((9, 1000)))
+        tell = lambda p: print("iteration", p.iteration, flush=True) if p.iteration == 5 else None
+        d = relunmd.decompose(X, 5, tol=0, max_iter=None, max_time=120, n_jobs={n_jobs}, callback=tell)
+        E = np.linalg.norm(X - d.reconstruct()) / np.linalg.norm(X)
+        print(d.status.name, abs(E - d.error) < 1e-9, d.n_iter >= 5, flush=True)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "iteration 5\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert out == "INTERRUPTED True True\n", err
+
+
+def test_callback_is_told_everything_and_may_stop():
+    seen = []
+
+    def callback(progress):
+        seen.append((progress.iteration, progress.time, progress.error, progress.passes))
+        return progress.iteration == 4
+
+    d = relunmd.decompose(X, 3, callback=callback, random_state=0)
+    assert (d.status, d.n_iter) == (Status.CALLBACK, 4)
+    history = d.history
+    np.testing.assert_array_equal(
+        seen, np.column_stack([history.iteration, history.time, history.error, history.passes])
+    )
+
+
+def test_callback_gets_factors_in_the_units_of_x():
+    errors = []
+
+    def callback(progress):
+        errors.append((progress.error, relative_error(1e3 * X, progress.W, progress.H)))
+        assert progress.W is progress.W
+        assert "iteration=" in repr(progress)
+
+    relunmd.decompose(1e3 * X, 3, callback=callback, max_iter=5)
+    np.testing.assert_allclose(*np.array(errors).T, rtol=1e-9)
+
+
+def test_what_a_callback_raises_comes_out():
+    def callback(progress):
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine"):
+        relunmd.decompose(X, 3, callback=callback)
+
+
+def test_an_algorithm_is_a_file_and_a_line(monkeypatch):
+    monkeypatch.setitem(algorithms.ALGORITHMS, "scripted", Scripted)
+    assert relunmd.algorithms()["scripted"] == "for tests"
+
+
+def test_progress_shows_a_line_and_leaves_the_terminal_clean(capsys):
+    relunmd.decompose(X, 3, progress=True, max_iter=5)
+    shown = capsys.readouterr().out
+    assert "3b" in shown
+    assert "5 iterations" in shown
+    assert "error 0." in shown
+
+
+def test_nothing_is_printed_by_itself(capsys):
+    relunmd.decompose(X, 3, max_iter=5)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_passes_count_what_was_looked_at():
+    d = relunmd.decompose(X, 3, "3b", init=(np.ones((60, 3)), np.ones((3, 50))), tol=0, max_iter=7)
+    np.testing.assert_array_equal(d.history.passes, np.arange(8) + 1)
