@@ -15,8 +15,10 @@ def test_says_how_it_was_made():
     assert D.settings == {"sweeps": 2}
     assert D.message == D.status.message
     assert D.error == pytest.approx(relative_error(X, D.W, D.H), rel=1e-9)
-    assert "error=" in repr(D)
-    assert "array" not in repr(D)
+    assert repr(D).startswith("Decomposition(shape=(40, 30), rank=4, error=")
+    assert (
+        repr(D.history) == f"History({D.n_iter + 1} entries of iteration, time, error, passes, sigma2, log_likelihood)"
+    )
 
 
 def test_history_has_its_columns():

@@ -63,7 +63,7 @@ def test_target():
 
 def test_max_iter_and_best_so_far():
     d = run([0.9, 0.3, 0.8, 0.7], max_iter=3)
-    assert (d.status, d.n_iter, d.error, iteration_of(d)) == (Status.MAX_ITER, 3, 0.3, 1)
+    assert (d.status, d.n_iter, d.error, iteration_of(d), d.best_iter) == (Status.MAX_ITER, 3, 0.3, 1, 1)
     assert run([0.9], max_iter=0).n_iter == 0
 
 
@@ -176,6 +176,11 @@ def test_what_a_callback_raises_comes_out():
         relunmd.decompose(X, 3, callback=callback)
 
 
+def test_a_callback_may_be_the_only_stop():
+    d = relunmd.decompose(X, 3, tol=0, max_iter=None, callback=lambda progress: progress.iteration == 20)
+    assert (d.status, d.n_iter) == (Status.CALLBACK, 20)
+
+
 def test_an_algorithm_is_a_file_and_a_line(monkeypatch):
     monkeypatch.setitem(algorithms.ALGORITHMS, "scripted", Scripted)
     assert relunmd.algorithms()["scripted"] == "for tests"
@@ -187,6 +192,11 @@ def test_progress_shows_a_line_and_leaves_the_terminal_clean(capsys):
     assert "3b" in shown
     assert "5 iterations" in shown
     assert "error 0." in shown
+
+
+def test_progress_ends_with_the_error_that_is_handed_back(capsys):
+    d = run([0.9, 0.25, 0.8], max_iter=2, progress=True)
+    assert f"error {d.error:.6f}" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_nothing_is_printed_by_itself(capsys):

@@ -128,8 +128,11 @@ def main(arguments: list[str] | None = None) -> None:
     )
 
     path = output / "digits.png"
-    draw_digits(digits, drawn, path)
-    console.print(f"\nDigits and their reconstructions: {path}")
+    try:
+        draw_digits(digits, drawn, path)
+        console.print(f"\nDigits and their reconstructions: {path}")
+    except MissingDependencyError as reason:
+        console.print(f"\nNo picture: {reason}", markup=False)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """The door: `decompose`, which checks what it is given, makes a start, runs the loop and hands back the result."""
 
+# Annotations as they are written, not as NumPy's unions: that is what help() shows.
+from __future__ import annotations
+
 import logging
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -16,6 +19,7 @@ from relunmd.result import Decomposition
 from relunmd.solve import Callback, Clock, solve
 from relunmd.validation import (
     check_algorithm,
+    check_callback,
     check_dtype,
     check_init,
     check_limits,
@@ -65,20 +69,23 @@ def decompose(
     target_error : stop once the relative error ‖X − max(0, WH)‖/‖X‖ is at most this
     tol : stop once the error has fallen by less than this fraction over 10 iterations; 0 turns it off
     max_iter : most iterations; None for no limit
-    max_time : most seconds since the call, the start included (a step begun is finished)
+    max_time : most seconds since the call
+        Looked at after every iteration: the start counts but is not cut short, an iteration begun is
+        finished, compilation does not count.
     random_state : int, Generator, RandomState or None
         The same integer gives the same bits, whatever `n_jobs` is.
     dtype : float32 or float64
         What to compute in; by default the dtype of X, and float64 for integers and booleans.
     n_jobs : number of threads; None or −1 for all cores
-    callback : called after every iteration with a `Progress`; returning True stops the run
+    callback : called after the start and every iteration with a `Progress`
+        Returning True stops the run.
     progress : show a line on the terminal
 
     Returns
     -------
     Decomposition
         The best factors seen, also when a limit, a callback or Ctrl-C ended the run; `status`
-        says which.
+        says which. (Ctrl-C before the start is made is raised: there is nothing to return yet.)
 
     Notes
     -----
@@ -104,10 +111,10 @@ def decompose(
     rank = check_rank(rank, shape)
     method = check_algorithm(algorithm)
     start = check_init(init, method, shape, rank)
-    limits = check_limits(target_error, tol, max_iter, max_time)
+    callbacks = check_callback(callback)
+    limits = check_limits(target_error, tol, max_iter, max_time, endless=bool(callbacks))
     random = check_random_state(random_state)
     check_memory(shape, float_type, method, start)
-    callbacks = [] if callback is None else [callback]
 
     with ExitStack() as stack:
         executor = stack.enter_context(ThreadExecutor(check_threads(n_jobs)))

@@ -11,7 +11,7 @@ __all__ = ["ProgressLine"]
 
 
 class ProgressLine:
-    """Shows iteration, error, passes and time; a callback that never stops the run."""
+    """Shows iteration, the best error, passes and time; a callback that never stops the run."""
 
     def __init__(self, algorithm: str, limits: Limits) -> None:
         self._display = Progress(
@@ -21,6 +21,7 @@ class ProgressLine:
             TextColumn("error {task.fields[error]}"),
             TimeElapsedColumn(),
         )
+        self._best = float("inf")
         self._task = self._display.add_task(algorithm, total=limits.max_iter, passes=0, error="–")
 
     def __enter__(self) -> "ProgressLine":
@@ -33,5 +34,6 @@ class ProgressLine:
         self._display.stop()
 
     def __call__(self, step: Step) -> bool:
-        self._display.update(self._task, completed=step.iteration, passes=step.passes, error=f"{step.error:.6f}")
+        self._best = min(self._best, step.error)
+        self._display.update(self._task, completed=step.iteration, passes=step.passes, error=f"{self._best:.6f}")
         return False

@@ -19,7 +19,7 @@ class Status(Enum):
     """Why a run ended; the value is the sentence for people."""
 
     TARGET = "The error reached target_error."
-    CONVERGED = "The error stopped improving by the fraction tol."
+    CONVERGED = "The error stopped improving."
     MAX_ITER = "The iteration limit max_iter was reached before the error stopped improving."
     MAX_TIME = "The time limit max_time was reached before the error stopped improving."
     CALLBACK = "The callback asked to stop."
@@ -31,21 +31,25 @@ class Status(Enum):
         return self.value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class History:
     """The course of a run: arrays with one entry an iteration, entry 0 being the start.
 
-    Columns that only some algorithms have (``beta``, ``sigma2``, ``log_likelihood`` …) are in
-    `extra` and can be reached as attributes too.
+    Attributes
+    ----------
+    iteration : 0, 1, 2, …
+    time : seconds since the call
+    error : relative error of the factors that the algorithm held then; it may rise, and the
+        smallest is that of the factors handed back
+    passes : looks at all of X (or at an array of its size) since the call, the start's included
+    extra : columns that only some algorithms have (``beta``, ``sigma2``, ``log_likelihood`` …) by
+        name; each can be reached as an attribute of the history too
     """
 
     iteration: Array
     time: Array
-    """Seconds since the call."""
     error: Array
-    """Relative error of the factors that the algorithm would have handed back."""
     passes: Array
-    """Looks at all of X (or of an array of its size) since the call, the start's included."""
     extra: Mapping[str, Array] = field(default_factory=dict)
 
     @classmethod
@@ -58,16 +62,20 @@ class History:
     def __len__(self) -> int:
         return len(self.iteration)
 
+    def __repr__(self) -> str:
+        return f"History({len(self)} entries of {', '.join(self._columns())})"
+
+    def _columns(self) -> list[str]:
+        return ["iteration", "time", "error", "passes", *self.__dict__.get("extra", {})]
+
     def __getattr__(self, name: str) -> Array:
         extra = self.__dict__.get("extra", {})
         if name in extra:
             return extra[name]  # type: ignore[no-any-return]
-        raise AttributeError(
-            f"This history has no column {name!r}; it has {['iteration', 'time', 'error', 'passes', *extra]}."
-        )
+        raise AttributeError(f"This history has no column {name!r}; it has {', '.join(self._columns())}.")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Decomposition:
     """X ≈ max(0, WH).
 
@@ -78,7 +86,7 @@ class Decomposition:
         Together the balanced SVD of WH, strongest component first, each row of H with its
         largest entry positive.
     error : ‖X − max(0, WH)‖ / ‖X‖
-    n_iter : iterations made
+    n_iter, best_iter : iterations made, and the one that W and H are of
     time, init_time : seconds of the whole run, and of the start within it
     status, message : why the run ended, as a `Status` and as a sentence
     algorithm, init : their names
@@ -95,8 +103,8 @@ class Decomposition:
     (2, 10)
     """
 
-    W: Array = field(repr=False)
-    H: Array = field(repr=False)
+    W: Array
+    H: Array
     error: float
     n_iter: int
     time: float
@@ -105,7 +113,7 @@ class Decomposition:
     algorithm: str
     init: str
     settings: Mapping[str, Any]
-    history: History = field(repr=False)
+    history: History
 
     @property
     def message(self) -> str:
@@ -116,9 +124,19 @@ class Decomposition:
         return len(self.H)
 
     @property
+    def best_iter(self) -> int:
+        return int(self.history.error.argmin())
+
+    @property
     def shape(self) -> tuple[int, int]:
         """The shape of X."""
         return self.W.shape[0], self.H.shape[1]
+
+    def __repr__(self) -> str:
+        return (
+            f"Decomposition(shape={self.shape}, rank={self.rank}, error={self.error:.6g}, n_iter={self.n_iter}, "
+            f"status={self.status.name}, algorithm={self.algorithm!r}, init={self.init!r}, time={self.time:.3g})"
+        )
 
     def reconstruct(self, rows: slice | ArrayLike | None = None, relu: bool = True) -> Array:
         """max(0, WH), or WH itself, for some rows or all of them.

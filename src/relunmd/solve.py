@@ -63,7 +63,16 @@ class Limits:
 
 
 class Progress:
-    """What a callback is told after an iteration. W and H are made when they are asked for."""
+    """What a callback is told after the start and after every iteration.
+
+    Attributes
+    ----------
+    iteration : 0 for the start
+    time : seconds since the call
+    error : relative error of the factors of this iteration
+    passes : looks at all of X so far
+    W, H : the factors of this iteration, made when they are asked for
+    """
 
     def __init__(
         self, iteration: int, time: float, error: float, passes: int, factors: Callable[[], tuple[Array, Array]]

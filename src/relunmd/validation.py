@@ -3,6 +3,7 @@
 import logging
 import math
 import numbers
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,11 @@ from relunmd.matrix import Block, DenseMatrix
 from relunmd.matrix.dense import power_of_two_scale
 from relunmd.problem import Facts, Problem
 from relunmd.result import Decomposition
-from relunmd.solve import Limits
+from relunmd.solve import Callback, Limits
 
 __all__ = [
     "check_algorithm",
+    "check_callback",
     "check_dtype",
     "check_init",
     "check_limits",
@@ -36,12 +38,15 @@ __all__ = [
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
 _OUR_STREAM = (2023,)
+_TOL = "a number of at least 0 (which turns it off) and below 1"
 
 
 def check_matrix(X: Any) -> Array:
     """X as a two-dimensional array of real numbers; entries are looked at by `make_problem`."""
     if sparse.issparse(X):
         # Every algorithm there is keeps m×n arrays anyway.
+        if X.ndim != 2:
+            raise InputError(f"X must be two-dimensional. Got {X.ndim} dimension(s), shape {X.shape}.")
         m, n = X.shape
         memory.require(m * n * X.dtype.itemsize, f"X as a dense {m} × {n} array", "Take a part of X.")
         log.info("X is sparse and is made dense: %s", memory.human_bytes(m * n * X.dtype.itemsize))
@@ -89,9 +94,11 @@ def check_algorithm(algorithm: object) -> Algorithm[Any]:
     """An algorithm's settings from a name or from settings."""
     if isinstance(algorithm, Algorithm):
         return algorithm
-    name = AUTO if algorithm == "auto" else algorithm
-    if isinstance(name, str) and name in ALGORITHMS:
-        return ALGORITHMS[name]()
+    if isinstance(algorithm, str):
+        name = algorithm.lower()
+        name = AUTO if name == "auto" else name
+        if name in ALGORITHMS:
+            return ALGORITHMS[name]()
     raise InputError(
         f"algorithm must be one of {', '.join(['auto', *ALGORITHMS])}, or a settings object such as "
         f"relunmd.ANMD(beta0=0.9). Got {algorithm!r}."
@@ -103,7 +110,7 @@ def check_init(init: object, algorithm: Algorithm[Any], shape: tuple[int, int], 
     if isinstance(init, Init):
         return init
     if isinstance(init, str):
-        name = algorithm.default_init if init == "auto" else init
+        name = algorithm.default_init if init.lower() == "auto" else init.lower()
         if name in INITS:
             return INITS[name]()
     if isinstance(init, Decomposition):
@@ -112,7 +119,7 @@ def check_init(init: object, algorithm: Algorithm[Any], shape: tuple[int, int], 
         return _given(init[0], init[1], shape, rank)
     raise InputError(
         f"init must be one of {', '.join(INITS)}, a settings object such as relunmd.NuclearInit(steps=5), "
-        f"a pair (W0, H0) or a Decomposition. Got {init!r}."
+        f"a pair (W0, H0) or a Decomposition. Got {reprlib.repr(init)}."
     )
 
 
@@ -139,21 +146,28 @@ def _factor(name: str, factor: object) -> Array:
     return A
 
 
-def check_limits(target_error: Any, tol: Any, max_iter: Any, max_time: Any) -> Limits:
-    """The stops, checked one by one and against each other."""
+def check_callback(callback: Any) -> list[Callback]:
+    """The callback in a list, or an empty list."""
+    if callback is not None and not callable(callback):
+        raise InputError(f"callback must be a function of one argument, or None. Got {callback!r}.")
+    return [] if callback is None else [callback]
+
+
+def check_limits(target_error: Any, tol: Any, max_iter: Any, max_time: Any, endless: bool = False) -> Limits:
+    """The stops, checked one by one and against each other; `endless` allows to have none."""
     target = _number("target_error", target_error, "a number from 0 to 1, or None", 0, 1)
-    fraction = _number("tol", tol, "a number of at least 0 and below 1", 0, 1)
+    fraction = _number("tol", tol, _TOL, 0, 1)
     seconds = _number("max_time", max_time, "a positive number of seconds, or None", 0, math.inf)
-    if tol is None or fraction is None or fraction >= 1:
-        raise InputError(f"tol must be a number of at least 0 and below 1 (0 turns it off). Got {tol!r}.")
+    if fraction is None or fraction == 1:
+        raise InputError(f"tol must be {_TOL}. Got {tol!r}.")
     if seconds == 0:
         raise InputError(f"max_time must be a positive number of seconds, or None. Got {max_time!r}.")
     whole = isinstance(max_iter, numbers.Integral) and not isinstance(max_iter, bool)
     if max_iter is not None and not (whole and max_iter >= 0):
         raise InputError(f"max_iter must be an integer of at least 0, or None. Got {max_iter!r}.")
-    if target is None and fraction == 0 and max_iter is None and seconds is None:
+    if target is None and fraction == 0 and max_iter is None and seconds is None and not endless:
         raise InputError(
-            "Nothing would ever stop the run: give target_error, tol, max_iter or max_time. "
+            "Nothing would ever stop the run: give target_error, tol, max_iter, max_time or a callback. "
             "Got target_error=None, tol=0, max_iter=None, max_time=None."
         )
     return Limits(target, fraction, None if max_iter is None else int(max_iter), seconds)
@@ -219,13 +233,13 @@ def make_problem(X: Array, dtype: np.dtype[Any], rank: int, executor: ThreadExec
     if sums["not_finite"]:
         place = _first(X, lambda part: ~np.isfinite(part))
         raise InputError(
-            f"X must be finite. Got {sums['not_finite']} entries that are NaN or infinite, the first at {place}."
+            f"X must be finite. Got NaN or infinity in {_entries(sums['not_finite'])}, the first at {place}."
         )
     if sums["negative"]:
         place = _first(X, lambda part: part < 0)
         raise InputError(
-            f"X must be nonnegative: max(0, WH) cannot represent a negative entry. "
-            f"Got {sums['negative']} negative entries, the first at {place}."
+            f"X must be nonnegative: max(0, WH) cannot represent a negative entry. Got a negative value in "
+            f"{_entries(sums['negative'])}, the first at {place}. If it is rounding, np.maximum(X, 0) mends it."
         )
     largest = float(found["largest"].max())
     if largest == 0:
@@ -237,6 +251,10 @@ def make_problem(X: Array, dtype: np.dtype[Any], rank: int, executor: ThreadExec
     _, sums = executor.run(matrix, _moments_block)
     facts = Facts(sums["total"], sums["squares"], int(sums["positives"]))
     return Problem(matrix, rank, facts, executor)
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count} entries"
 
 
 def _scan_block(x: Block, rows: Rows, out: Rows) -> Sums:

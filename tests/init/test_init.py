@@ -111,6 +111,11 @@ def test_auto_takes_the_tsvd_where_x_is_of_low_rank_itself():
     assert start("auto").error == pytest.approx(start("shifted").error, rel=1e-3)
 
 
+def test_auto_takes_no_start_that_is_positive_nowhere():
+    assert start("shifted", np.eye(100), 3).error > 0.999
+    assert start("auto", np.eye(100), 3).error < 0.99
+
+
 @pytest.mark.parametrize("bad", [lambda: relunmd.NuclearInit(steps=-1), lambda: relunmd.ShiftedInit(c=0)])
 def test_bad_settings_are_refused(bad):
     with pytest.raises(relunmd.InputError, match="must be"):

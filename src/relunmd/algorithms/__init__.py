@@ -1,7 +1,8 @@
-"""Algorithms: one file each, and this registry. A new one is a new file and a line below.
+"""The algorithms. `relunmd.algorithms()` lists their names, with a line on what each is for and needs.
 
-`relunmd.algorithms()` lists them; since that is also the name of this package, the package itself can
-be called. (A function of that name beside it would break ``import relunmd.algorithms.em as em``.)
+One file each, and a registry: a new one is a new file and a line below. The listing has the name of
+this package, so the package itself can be called. (A function of that name beside it would break
+``import relunmd.algorithms.em as em``.)
 """
 
 import sys

@@ -71,7 +71,7 @@ class ANMD(Algorithm[ANMDState]):
 
     Parameters
     ----------
-    beta0 : the first momentum β₀ in (0, 1); 0.7 (the authors' released program uses 0.9)
+    beta0 : the first momentum β₀ in [0, 1); 0.7 (the authors' released program uses 0.9)
     gamma, gamma_bar, eta : 1 < γ̄ < γ < η, by which β grows, its bound grows, and β is cut
     sweeps : passes spent on a TSVD, warm-started from the last; 2 give the counts of exact ones
     """

@@ -13,7 +13,7 @@ import numpy as np
 
 from relunmd.algorithms.base import Algorithm, Array, State, at_least_one, scratch_field
 from relunmd.executor import BlockFunction, Sums
-from relunmd.linalg import Factors, Sweep, polish, starting_basis
+from relunmd.linalg import Sweep, polish, starting_basis
 from relunmd.problem import Problem
 
 __all__ = ["Alternating", "AlternatingState"]
@@ -65,28 +65,28 @@ class Alternating(Algorithm[S]):
         sigma2: float = 0.0,
     ) -> S:
         """Evaluate W, H and go on to the next, `before` being the state to go on from."""
-        nothing = np.empty((problem.shape[0], 0), problem.dtype)
+        rows, alpha, spare = {"W": W}, 0.0, None
         V = starting_basis(H, problem.shape) if before is None else before.V
-        old = {"Z": nothing if before is None else before.Z}
-        old["Z_before"] = nothing if before is None else before.Z_before
-        spare = None if before is None else before.spare
+        if before is not None:
+            rows |= {"Z": before.Z, "Z_before": before.Z_before}
+            alpha, spare = self.momentum, before.spare
         new, sums = problem.run(
             type(self).block,
-            {"W": W, **old},
-            {"Z": np.empty(problem.shape, problem.dtype) if spare is None else spare, "Y": V.shape[1]},
+            rows,
+            {"Z": problem.shape[1] if spare is None else spare, "Y": V.shape[1]},
             H=H,
             V=V.astype(problem.dtype),
-            alpha=0.0 if before is None else self.momentum,
+            alpha=alpha,
             sigma=float(np.sqrt(sigma2)),
         )
         Z = new["Z"]
-        found: Factors = polish(problem, Z, Sweep(new["Y"], sums["S"], sums["YY"]), self.sweeps)
-        common = {"W": W, "H": H, "error": problem.relative(sums["squares"])}
+        found = polish(problem, Z, Sweep(new["Y"], sums["S"], sums["YY"]), self.sweeps)
+        common: dict[str, Any] = {"W": W, "H": H, "error": problem.relative(sums["squares"])}
         common |= {"W_next": found.W, "H_next": found.H, "V": found.V}
         if not self.momentum:
-            common |= {"Z": nothing, "Z_before": nothing, "spare": Z}
+            common |= {"Z": Z[:, :0], "Z_before": Z[:, :0], "spare": Z}
         elif before is None:
             common |= {"Z": Z, "Z_before": self._first_memory(problem, Z)}
         else:
-            common |= {"Z": Z, "Z_before": old["Z"], "spare": old["Z_before"]}
+            common |= {"Z": Z, "Z_before": before.Z, "spare": before.Z_before}
         return self._state(problem, common, sums | {"Z": Z}, sigma2)

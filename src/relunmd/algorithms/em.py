@@ -26,9 +26,10 @@ __all__ = ["AEM", "EM", "EMState"]
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EMState(AlternatingState):
     sigma2: float
-    """σ² of the factors that are reported, in the units of X scaled."""
+    """σ² of the factors that are reported, and the log-likelihood of X, in the units of X."""
     log_likelihood: float
     sigma2_next: float
+    """σ² of the next factors, in scaled units."""
 
     def columns(self) -> dict[str, float]:
         return {"sigma2": self.sigma2, "log_likelihood": self.log_likelihood}
@@ -62,7 +63,7 @@ def _distance_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
 class EM(Alternating[EMState]):
     """Expectation-maximisation; `sweeps` + 1 passes an iteration, an exp and an erfc for every zero.
 
-    The history has the columns ``sigma2`` and ``log_likelihood`` (of the scaled data).
+    The history has the columns ``sigma2`` (σ² of the noise) and ``log_likelihood``.
 
     Parameters
     ----------
@@ -87,10 +88,12 @@ class EM(Alternating[EMState]):
         m, n = problem.shape
         rows = {"W": common["W_next"], "Z": sums["Z"]}
         distance = problem.run(_distance_block, rows, H=common["H_next"])[1]["squares"]
-        normal = problem.facts.positives * math.log(2 * math.pi * sigma2) / 2
+        scale = problem.matrix.scale
+        # The density of a positive entry of X is that of the scaled entry, times the scale.
+        normal = problem.facts.positives * (math.log(2 * math.pi * sigma2) / 2 - math.log(scale))
         return EMState(
             **common,
-            sigma2=sigma2,
+            sigma2=sigma2 / scale / scale,
             log_likelihood=sums["tail"] - sums["fit"] / (2 * sigma2) - normal,
             sigma2_next=_off_zero(problem, (sigma2 * sums["variance"] + distance) / (m * n)),
         )

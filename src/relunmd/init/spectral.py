@@ -69,7 +69,7 @@ class ShiftedInit(Init):
     c : how far below zero the zeros are put, in mean positive entries
     """
 
-    c: float = 0.75
+    c: float = 0.5
     name: ClassVar[str] = "shifted"
     summary: ClassVar[str] = "TSVD of X with its zeros lowered; best where X is very sparse"
 
