@@ -24,8 +24,9 @@ def three_block(X, W, H, beta=0.7, target_error=0.0, max_iter=1000, on_iteration
         W = np.linalg.solve(H @ H.T, H @ Z.T).T
         H = np.linalg.solve(W.T @ W, W.T @ Z)
         np.matmul(W, H, out=work)
-        Theta *= -beta
-        Theta += (1 + beta) * work
+        Theta *= -beta / (1 + beta)
+        Theta += work
+        Theta *= 1 + beta
         np.maximum(0, work, out=work)
         work -= X
         errors.append(np.linalg.norm(work) / norm)

@@ -56,6 +56,10 @@ BAD_X = {
     "ragged": ([[1, 2], [3]], "X must be a two-dimensional array. Got list"),
     "broken": (no_array(), "X must be a two-dimensional array. Got Broken: no data today"),
     "None": (None, "X must hold real numbers. Got dtype object"),
+    "beyond float64": (
+        with_entry(np.longdouble("1e400"), dtype=np.longdouble),
+        "the first at row 3, column 4",
+    ),
     "all zero": (np.zeros((4, 4)), "X must have a positive entry. Got a matrix of zeros"),
     "masked": (np.ma.masked_equal(GOOD, 0), "X must not be a masked array"),
 }
@@ -111,6 +115,8 @@ BAD_ARGUMENTS = {
     "seed text": ({"random_state": "seed"}, "Got 'seed'."),
     "callback": ({"callback": 3}, "callback must be a function of one argument, or None. Got 3."),
     "n_jobs 0": ({"n_jobs": 0}, "n_jobs must be a positive integer, -1 or None. Got 0."),
+    "n_jobs array": ({"n_jobs": np.ones(2)}, "n_jobs must be a positive integer"),
+    "algorithm array": ({"algorithm": np.ones(2)}, "algorithm must be one of"),
     "n_jobs float": ({"n_jobs": 1.5}, "Got 1.5."),
 }
 
@@ -120,6 +126,9 @@ BAD_SETTINGS = {
     "alpha": (lambda: relunmd.ANaive(alpha="0.7"), "alpha of ANaive must be a number in [0, 1)"),
     "alpha of a-em": (lambda: relunmd.AEM(alpha=2), "alpha of AEM must be a number in [0, 1)"),
     "order": (lambda: relunmd.ANMD(gamma=1.01), "ANMD needs 1 < gamma_bar < gamma < eta"),
+    "gamma": (lambda: relunmd.ANMD(gamma="1.1"), "ANMD needs 1 < gamma_bar < gamma < eta"),
+    "c": (lambda: relunmd.ShiftedInit(c="half"), "c of ShiftedInit must be a positive number. Got 'half'."),
+    "steps": (lambda: relunmd.NuclearInit(steps=True), "steps of NuclearInit must be an integer of at least 0"),
     "sweeps": (lambda: relunmd.EM(sweeps=0), "sweeps of EM must be an integer of at least 1. Got 0."),
 }
 
@@ -185,8 +194,9 @@ def test_memory_of_this_machine_is_known():
 def test_memory_of_a_container_counts(monkeypatch, tmp_path):
     (tmp_path / "memory.max").write_text("5000\n")
     (tmp_path / "memory.current").write_text("2000\n")
+    (tmp_path / "memory.stat").write_text("anon 1500\ninactive_file 500\n")
     monkeypatch.setattr(memory, "_CGROUP", tmp_path)
-    assert memory.available_bytes() == 3000
+    assert memory.available_bytes() == 3500
     (tmp_path / "memory.max").write_text("max\n")
     assert memory.available_bytes() > 10**6
 
@@ -255,7 +265,22 @@ def test_a_frame_comes_in_through_the_array_protocol():
     assert relunmd.decompose(Frame(), 2, random_state=0).error == relunmd.decompose(GOOD, 2, random_state=0).error
 
 
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        relunmd.ThreeBlock(beta=np.float32(0.5)),
+        relunmd.ThreeBlock(beta=0),
+        relunmd.EM(sweeps=np.int64(3)),
+        relunmd.ANMD(beta0=0, gamma=np.float64(1.2)),
+        "A-NMD",
+    ],
+)
+def test_settings_take_any_kind_of_number(algorithm):
+    assert relunmd.decompose(GOOD, 2, algorithm, init=relunmd.NuclearInit(steps=np.int8(1)), max_iter=5).error < 1
+
+
 def test_dtype_is_kept_or_as_asked():
+    assert relunmd.decompose(GOOD.astype(">f4"), 2, max_iter=1).W.dtype == np.float32
     assert relunmd.decompose(GOOD.astype(np.float32), 2, max_iter=1).W.dtype == np.float32
     assert relunmd.decompose(GOOD.astype(np.float32), 2, max_iter=1, dtype="float64").W.dtype == np.float64
     assert relunmd.decompose(GOOD, 2, max_iter=1, dtype=np.float32).W.dtype == np.float32

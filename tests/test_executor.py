@@ -1,6 +1,9 @@
 """Sums by a fixed tree, exceptions from workers, BLAS threads restored."""
 
+import os
+import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from relunmd.executor import ThreadExecutor, tree_sum
 from relunmd.matrix import DenseMatrix
 
-MATRIX = DenseMatrix(np.random.default_rng(0).random((5000, 7)), np.dtype(float))
+MATRIX = DenseMatrix(np.random.default_rng(0).random((30_000, 7)), np.dtype(float))
 
 
 def column_sums(x, rows, out, *, factor):
@@ -58,6 +61,58 @@ def test_what_a_block_raises_comes_out_and_the_executor_stays_usable(n_threads, 
             executor.run(MATRIX, fails)
         _, sums = executor.run(MATRIX, column_sums, {"X": MATRIX.X}, {"twice": 7}, factor=1.0)
     assert sums["blocks"] == len(MATRIX.layout.blocks)
+
+
+def test_nobody_is_still_writing_when_a_failed_pass_comes_out():
+    finished = []
+
+    def slow(x, rows, out):
+        if threading.current_thread() is threading.main_thread():
+            time.sleep(0.05)
+            raise ZeroDivisionError
+        time.sleep(0.3)
+        finished.append(x.rows)
+        return {}
+
+    with ThreadExecutor(2) as executor:
+        with pytest.raises(ZeroDivisionError):
+            executor.run(MATRIX, slow)
+        assert len(finished) == 1
+        time.sleep(0.4)
+        assert len(finished) == 1
+
+
+def test_overlapping_runs_leave_blas_as_it_was():
+    with threadpool_limits(2, "blas"):
+        before = blas_threads()
+        first, second = ThreadExecutor(1), ThreadExecutor(1)
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(blas_threads()) == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")
+def test_ctrl_c_waits_for_the_end_of_a_block_and_the_handler_comes_back():
+    reached = []
+
+    def presses(x, rows, out):
+        os.kill(os.getpid(), signal.SIGINT)
+        reached.append(x.rows)
+        return {}
+
+    handler = signal.getsignal(signal.SIGINT)
+    with ThreadExecutor(1) as executor:
+        with pytest.raises(KeyboardInterrupt):
+            executor.run(MATRIX, presses)
+        assert len(reached) == 1
+        with executor.users_code():
+            assert signal.getsignal(signal.SIGINT) is handler
+        _, sums = executor.run(MATRIX, column_sums, {"X": MATRIX.X}, {"twice": 7}, factor=1.0)
+        assert sums["blocks"] == len(MATRIX.layout.blocks)
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def blas_threads():

@@ -109,6 +109,20 @@ def test_ctrl_c_keeps_the_best_so_far(caplog):
     assert "Interrupted after iteration 2" in caplog.text
 
 
+def test_a_factorisation_that_fails_ends_the_run_with_the_best_before(caplog):
+    d = run([0.9, 0.4, np.linalg.LinAlgError("SVD did not converge")])
+    assert (d.status, d.error, d.n_iter) == (Status.FAILED, 0.4, 1)
+    assert "SVD did not converge" in caplog.text
+
+
+@pytest.mark.parametrize("algorithm", [name for name in relunmd.algorithms() if name != "tsvd"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_start_that_overflows_is_refused(algorithm, dtype):
+    huge = np.finfo(dtype).max ** 0.9
+    with np.errstate(all="ignore"), pytest.raises(relunmd.InputError, match="The start must be finite"):
+        relunmd.decompose(X.astype(dtype), 2, algorithm, init=(np.full((60, 2), huge), np.full((2, 50), huge)))
+
+
 def test_ctrl_c_before_the_first_evaluation_is_raised():
     with pytest.raises(KeyboardInterrupt):
         run([KeyboardInterrupt()])
@@ -139,6 +153,47 @@ def test_a_real_ctrl_c_in_mid_pass(n_jobs):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert out == "INTERRUPTED True True\n", err
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_ctrl_c_at_any_moment_neither_hangs_nor_loses_the_result(n_jobs):
+    """A process under fire: 150 runs, each hit by SIGINT at a random moment."""
+    program = f"""
+        import os, random, signal, threading, time
+        import numpy as np, relunmd
+        rng = np.random.default_rng(0)
+        X = np.maximum(0, rng.standard_normal((300, 9)) @ rng.standard_normal((9, 200)))
+        relunmd.decompose(X, 5, max_iter=2)
+        kept = raised = 0
+        random.seed(0)
+        for _ in range(150):
+            shot = threading.Timer(random.uniform(0, 0.03), os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                shot.start()
+                d = relunmd.decompose(X, 5, tol=0, max_iter=None, max_time=20, n_jobs={n_jobs})
+                E = np.linalg.norm(X - d.reconstruct()) / np.linalg.norm(X)
+                assert d.status is relunmd.Status.INTERRUPTED and abs(E - d.error) < 1e-9, d
+                kept += 1
+            except KeyboardInterrupt:  # Before the first evaluation.
+                raised += 1
+            shot.join()
+        print(kept + raised, kept > 50)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == "150 True\n", done.stderr
+
+
+def test_ctrl_c_in_a_callback_is_immediate():
+    def callback(progress):
+        if progress.iteration == 3:
+            signal.raise_signal(signal.SIGINT)
+            raise AssertionError("not reached")
+
+    d = relunmd.decompose(X, 3, callback=callback)
+    assert (d.status, d.n_iter) == (Status.INTERRUPTED, 3)
 
 
 def test_callback_is_told_everything_and_may_stop():

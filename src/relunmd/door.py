@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from relunmd import kernels
 from relunmd.algorithms import Algorithm
 from relunmd.executor import ThreadExecutor
 from relunmd.init import INITS, Init
@@ -18,6 +19,7 @@ from relunmd.linalg import canonical_factors
 from relunmd.result import Decomposition
 from relunmd.solve import Callback, Clock, solve
 from relunmd.validation import (
+    as_dense,
     check_algorithm,
     check_callback,
     check_dtype,
@@ -29,6 +31,7 @@ from relunmd.validation import (
     check_rank,
     check_threads,
     make_problem,
+    wide_type,
 )
 
 __all__ = ["decompose", "inits"]
@@ -114,14 +117,16 @@ def decompose(
     callbacks = check_callback(callback)
     limits = check_limits(target_error, tol, max_iter, max_time, endless=bool(callbacks))
     random = check_random_state(random_state)
-    check_memory(shape, float_type, method, start)
+    threads = check_threads(n_jobs)
+    check_memory(A, float_type, method, start)
+    for needed in {float_type, wide_type(A, float_type)}:
+        kernels.warm_up(needed)
+    clock = Clock()
 
     with ExitStack() as stack:
-        executor = stack.enter_context(ThreadExecutor(check_threads(n_jobs)))
-        # Kernels are compiled in here; the clock starts after them.
-        problem = make_problem(A, float_type, rank, executor)
+        executor = stack.enter_context(ThreadExecutor(threads))
+        problem = make_problem(as_dense(A), float_type, rank, executor)
         executor.passes = 0
-        clock = Clock()
         if progress:
             from relunmd.progress import ProgressLine  # rich is slow to import
 

@@ -4,15 +4,19 @@ This is the only place where work is spread. While it is open, BLAS has one thre
 worker (and the caller's setting back afterwards): small products over two BLAS threads ran two
 to five times slower than two workers with one each. What the blocks return is added along a
 fixed binary tree, so the sum has the same bits for any number of threads.
+
+Ctrl-C only sets a mark while it is open, and is raised between blocks, when no worker is busy:
+Python's own way, an exception between any two instructions, can strike inside a lock of the thread
+pool and hang the process.
 """
 
 import itertools
 import os
+import signal
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -45,9 +49,58 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-@cache
-def _thread_pools() -> ThreadpoolController:
-    return ThreadpoolController()
+class _OneBlasThread:
+    """BLAS at one thread while anybody is inside, and the caller's setting back after the last has left."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limit = ExitStack()
+        self._controller: ThreadpoolController | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                if self._controller is None:
+                    self._controller = ThreadpoolController()
+                self._limit.enter_context(self._controller.limit(limits=1, user_api="blas"))
+            self._inside += 1
+
+    def __exit__(self, *failure: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.close()
+
+
+_one_blas_thread = _OneBlasThread()
+
+
+class _CtrlC:
+    """Turns Ctrl-C into a mark while it is open, in the main thread and unless the user handles it."""
+
+    def __init__(self) -> None:
+        self.pressed = False
+        self._original: Any = None
+
+    def __enter__(self) -> "_CtrlC":
+        here = threading.current_thread() is threading.main_thread()
+        if here and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._original = signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._original is not None:
+            signal.signal(signal.SIGINT, self._original)
+            self._original = None
+
+    def _press(self, number: int, frame: object) -> None:
+        self.pressed = True
+
+    def raise_if_pressed(self) -> None:
+        if self.pressed:
+            self.pressed = False
+            raise KeyboardInterrupt
 
 
 class _Tree:
@@ -93,11 +146,13 @@ class ThreadExecutor:
         self.n_threads = n_threads
         self.passes = 0
         self._open = ExitStack()
+        self._ctrl_c = _CtrlC()
         self._scratch = [Scratch() for _ in range(n_threads)]
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> "ThreadExecutor":
-        self._open.enter_context(_thread_pools().limit(limits=1, user_api="blas"))
+        self._open.enter_context(self._ctrl_c)  # First in and last out: the pool is closed under it too.
+        self._open.enter_context(_one_blas_thread)
         if self.n_threads > 1:
             # This thread is the first worker.
             self._pool = self._open.enter_context(ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="relunmd"))
@@ -106,6 +161,15 @@ class ThreadExecutor:
     def __exit__(self, *failure: object) -> None:
         self._pool = None
         self._open.close()
+
+    @contextmanager
+    def users_code(self) -> Iterator[None]:
+        """Ctrl-C as Python has it, for the time of a callback, which may take as long as it likes."""
+        self._ctrl_c.__exit__()
+        try:
+            yield
+        finally:
+            self._ctrl_c.__enter__()
 
     def run(
         self,
@@ -156,7 +220,7 @@ class ThreadExecutor:
 
         def work(scratch: Scratch) -> None:
             try:
-                while not stop.is_set() and (index := next(counter)) < count:
+                while not (stop.is_set() or self._ctrl_c.pressed) and (index := next(counter)) < count:
                     one(index, scratch)
             except BaseException:
                 stop.set()
@@ -168,20 +232,8 @@ class ThreadExecutor:
                 helpers += [self._pool.submit(work, s) for s in self._scratch[1 : min(count, self.n_threads)]]
             work(self._scratch[0])
         finally:
-            # Also on an interruption: nobody may still be writing when the caller goes on.
-            _wait_for(helpers)
+            # Also when a block failed: nobody may still be writing when the caller goes on.
+            wait(helpers)
         for helper in helpers:
             helper.result()
-
-
-def _wait_for(helpers: list[Future[None]]) -> None:
-    """Wait until every helper has ended, even if Ctrl-C is pressed meanwhile (raised afterwards)."""
-    interrupted: KeyboardInterrupt | None = None
-    for helper in helpers:
-        while not helper.done():
-            try:
-                helper.exception()
-            except KeyboardInterrupt as pressed:
-                interrupted = pressed
-    if interrupted is not None:
-        raise interrupted
+        self._ctrl_c.raise_if_pressed()

@@ -40,8 +40,12 @@ def _machine_bytes() -> int | None:
 def _container_bytes() -> int | None:
     try:
         limit = (_CGROUP / "memory.max").read_text().strip()
-        used = (_CGROUP / "memory.current").read_text().strip()
-        return None if limit == "max" else max(0, int(limit) - int(used))
+        if limit == "max":
+            return None
+        used = int((_CGROUP / "memory.current").read_text())
+        # Files that were read count as used, but make room when it is needed.
+        statistics = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
+        return max(0, int(limit) - used + int(statistics.get("inactive_file", 0)))
     except (OSError, ValueError):
         return None
 

@@ -53,13 +53,6 @@ class Problem:
         """The mean of the positive entries of X."""
         return self.facts.total / self.facts.positives
 
-    @property
-    def variance(self) -> float:
-        """The variance of all entries of X."""
-        m, n = self.shape
-        mean = self.facts.total / (m * n)
-        return max(0.0, self.facts.squares / (m * n) - mean * mean)
-
     def run(
         self,
         function: BlockFunction,

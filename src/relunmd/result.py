@@ -20,8 +20,8 @@ class Status(Enum):
 
     TARGET = "The error reached target_error."
     CONVERGED = "The error stopped improving."
-    MAX_ITER = "The iteration limit max_iter was reached before the error stopped improving."
-    MAX_TIME = "The time limit max_time was reached before the error stopped improving."
+    MAX_ITER = "The iteration limit max_iter was reached; a larger one would go on."
+    MAX_TIME = "The time limit max_time was reached; a larger one would go on."
     CALLBACK = "The callback asked to stop."
     INTERRUPTED = "The run was interrupted; the best factors found until then are kept."
     FAILED = "A value that is not finite came up; the best factors found before it are kept."
@@ -41,7 +41,7 @@ class History:
     time : seconds since the call
     error : relative error of the factors that the algorithm held then; it may rise, and the
         smallest is that of the factors handed back
-    passes : looks at all of X (or at an array of its size) since the call, the start's included
+    passes : looks at all of X (or at an array of its size) in the start and the iterations
     extra : columns that only some algorithms have (``beta``, ``sigma2``, ``log_likelihood`` …) by
         name; each can be reached as an attribute of the history too
     """

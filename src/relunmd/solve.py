@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.algorithms import Algorithm, State
+from relunmd.errors import InputError
 from relunmd.linalg import canonical_factors
 from relunmd.problem import Problem
 from relunmd.result import History, Status
@@ -136,8 +137,12 @@ def solve(
     state: State | None = None
     try:
         while status is None:
-            state = algorithm.start(problem, W, H) if state is None else algorithm.step(problem, state)
-            if not (np.isfinite(state.error) and np.isfinite(state.H).all()):
+            state = _next(problem, algorithm, W, H, state)
+            if state is None:
+                if not rows:
+                    raise InputError(
+                        f"The start must be finite and of moderate size in {problem.dtype}. Its error is not."
+                    )
                 log.warning("Iteration %d of %s was not finite", len(rows), algorithm.name)
                 status = Status.FAILED
                 break
@@ -151,17 +156,28 @@ def solve(
             status = limits.reached(best_errors, seconds)
             if status is None and state.done:
                 status = Status.CONVERGED
-            progress = _progress(problem, state, len(rows) - 1, seconds, passes)
-            # Every callback is told, then any of them may end the run.
-            wishes = [callback(progress) for callback in callbacks]
-            if any(wishes) and status is None:
-                status = Status.CALLBACK
+            if callbacks:
+                progress = _progress(problem, state, len(rows) - 1, seconds, passes)
+                with problem.executor.users_code():
+                    wishes = [callback(progress) for callback in callbacks]  # All are told, any may end the run.
+                if any(wishes) and status is None:
+                    status = Status.CALLBACK
     except KeyboardInterrupt:
-        log.warning("Interrupted after iteration %d; keeping the best so far", max(0, len(rows) - 1))
-        status = Status.INTERRUPTED
         if not rows:
             raise
+        log.warning("Interrupted after iteration %d; keeping the best so far", len(rows) - 1)
+        status = Status.INTERRUPTED
     return Outcome(*best, status, History.from_rows(rows))
+
+
+def _next(problem: Problem, algorithm: Algorithm[Any], W: Array, H: Array, state: State | None) -> State | None:
+    """The start's state, or the next one; None if it is not finite."""
+    try:
+        new: State = algorithm.start(problem, W, H) if state is None else algorithm.step(problem, state)
+    except np.linalg.LinAlgError as reason:  # LAPACK's way to say that it was given NaN.
+        log.warning("A factorisation failed: %s", reason)
+        return None
+    return new if np.isfinite(new.error) and np.isfinite(new.H).all() else None
 
 
 def _progress(problem: Problem, state: State, iteration: int, seconds: float, passes: int) -> Progress:

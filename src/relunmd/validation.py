@@ -22,6 +22,7 @@ from relunmd.result import Decomposition
 from relunmd.solve import Callback, Limits
 
 __all__ = [
+    "as_dense",
     "check_algorithm",
     "check_callback",
     "check_dtype",
@@ -33,6 +34,7 @@ __all__ = [
     "check_rank",
     "check_threads",
     "make_problem",
+    "wide_type",
 ]
 
 Array = NDArray[Any]
@@ -41,20 +43,15 @@ _OUR_STREAM = (2023,)
 _TOL = "a number of at least 0 (which turns it off) and below 1"
 
 
-def check_matrix(X: Any) -> Array:
-    """X as a two-dimensional array of real numbers; entries are looked at by `make_problem`."""
-    if sparse.issparse(X):
-        # Every algorithm there is keeps m×n arrays anyway.
-        if X.ndim != 2:
-            raise InputError(f"X must be two-dimensional. Got {X.ndim} dimension(s), shape {X.shape}.")
-        m, n = X.shape
-        memory.require(m * n * X.dtype.itemsize, f"X as a dense {m} × {n} array", "Take a part of X.")
-        log.info("X is sparse and is made dense: %s", memory.human_bytes(m * n * X.dtype.itemsize))
-        X = X.toarray()
+def check_matrix(X: Any) -> Any:
+    """X as a two-dimensional array of real numbers, or as the sparse matrix it is.
+
+    Its entries are looked at by `make_problem`.
+    """
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X must not be a masked array. Got one; fill it first, for example with X.filled(0).")
     try:
-        A = np.asarray(X)
+        A = X if sparse.issparse(X) else np.asarray(X)
     except Exception as reason:
         raise InputError(f"X must be a two-dimensional array. Got {type(X).__name__}: {reason}") from reason
     if A.dtype.kind not in "biuf":
@@ -62,15 +59,23 @@ def check_matrix(X: Any) -> Array:
         raise InputError(f"X must hold real numbers. Got dtype {A.dtype}.{hint}")
     if A.ndim != 2:
         raise InputError(f"X must be two-dimensional. Got {A.ndim} dimension(s), shape {A.shape}.")
-    if A.size == 0:
+    if min(A.shape) == 0:
         raise InputError(f"X must not be empty. Got shape {A.shape}.")
     return A
 
 
-def check_dtype(dtype: Any, X: Array) -> np.dtype[Any]:
+def as_dense(X: Any) -> Array:
+    """X as an array: for now sparse X is made dense, since every algorithm keeps m×n arrays anyway."""
+    if not sparse.issparse(X):
+        return np.asarray(X)
+    log.info("X is sparse and is made dense: %s", memory.human_bytes(math.prod(X.shape) * X.dtype.itemsize))
+    return np.asarray(X.toarray())
+
+
+def check_dtype(dtype: Any, X: Any) -> np.dtype[Any]:
     """The float type to compute in: that of X if it is one of ours, float64 for integers."""
     if dtype is None:
-        return np.dtype(np.float32 if X.dtype in (np.float32, np.float16) else np.float64)
+        return np.dtype(np.float32 if X.dtype.kind == "f" and X.dtype.itemsize <= 4 else np.float64)
     try:
         wanted: np.dtype[Any] = np.dtype(dtype)
     except TypeError as reason:
@@ -199,16 +204,17 @@ def check_random_state(random_state: Any) -> np.random.Generator:
 
 def check_threads(n_jobs: Any) -> int:
     """The number of threads: None or −1 for every core this process may use."""
-    if n_jobs is None or n_jobs == -1:
+    if n_jobs is None:
         return usable_cores()
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral) or n_jobs < 1:
+    whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
+    if not whole or (int(n_jobs) < 1 and int(n_jobs) != -1):
         raise InputError(f"n_jobs must be a positive integer, -1 or None. Got {n_jobs!r}.")
-    return int(n_jobs)
+    return usable_cores() if int(n_jobs) == -1 else int(n_jobs)
 
 
-def check_memory(shape: tuple[int, int], dtype: np.dtype[Any], algorithm: Algorithm[Any], init: Init) -> None:
+def check_memory(X: Any, dtype: np.dtype[Any], algorithm: Algorithm[Any], init: Init) -> None:
     """Refuse what would not fit, before anything is allocated."""
-    m, n = shape
+    m, n = X.shape
     arrays = max(algorithm.dense_arrays, init.dense_arrays)
     frugal = [name for name, other in ALGORITHMS.items() if other.dense_arrays < algorithm.dense_arrays]
     needless = [name for name, other in INITS.items() if other.dense_arrays == 0]
@@ -217,18 +223,21 @@ def check_memory(shape: tuple[int, int], dtype: np.dtype[Any], algorithm: Algori
     else:
         who = f"algorithm={algorithm.name!r}"
         remedy = f"These algorithms keep fewer such arrays: {', '.join(frugal)}." if frugal else "Take a part of X."
-    memory.require(
-        arrays * m * n * dtype.itemsize,
-        f"{who}, which keeps {arrays} arrays of the size of X ({m} × {n}, {dtype})",
-        remedy,
-    )
+    what = f"{who}, which keeps {arrays} arrays of the size of X ({m} × {n}, {dtype})"
+    needed = arrays * m * n * dtype.itemsize
+    if sparse.issparse(X):
+        what, needed = f"{what}, X made dense included", needed + m * n * X.dtype.itemsize
+    memory.require(needed, what, remedy)
+
+
+def wide_type(X: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The float type that entries are checked in: that of the computation if X has it, else float64."""
+    return dtype if X.dtype == dtype else np.dtype(np.float64)
 
 
 def make_problem(X: Array, dtype: np.dtype[Any], rank: int, executor: ThreadExecutor) -> Problem:
     """Look at every entry: refuse what is not finite or negative, and find the scale; two passes."""
-    # float16 and long double are read as the float type their values surely fit into.
-    raw = DenseMatrix(X, np.dtype(np.float64) if X.dtype != dtype else dtype)
-    kernels.warm_up(raw.dtype)
+    raw = DenseMatrix(X, wide_type(X, dtype))
     found, sums = executor.run(raw, _scan_block, out={"largest": 1})
     if sums["not_finite"]:
         place = _first(X, lambda part: ~np.isfinite(part))
@@ -247,7 +256,6 @@ def make_problem(X: Array, dtype: np.dtype[Any], rank: int, executor: ThreadExec
     if X.dtype != dtype and not float(np.finfo(dtype).tiny) <= largest <= float(np.finfo(dtype).max):
         raise InputError(f"dtype={dtype} cannot hold X, whose largest entry is {largest:.3g}. Use dtype='float64'.")
     matrix = DenseMatrix(X, dtype, power_of_two_scale(largest, raw.dtype))
-    kernels.warm_up(dtype)
     _, sums = executor.run(matrix, _moments_block)
     facts = Facts(sums["total"], sums["squares"], int(sums["positives"]))
     return Problem(matrix, rank, facts, executor)
@@ -276,7 +284,8 @@ def _moments_block(x: Block, rows: Rows, out: Rows) -> Sums:
 def _first(X: Array, wrong: Any) -> str:
     """Where the first wrong entry is, and what it is."""
     for i, row in enumerate(X):
-        places = np.flatnonzero(wrong(row))
+        with np.errstate(over="ignore"):  # A long double may be beyond float64.
+            places = np.flatnonzero(wrong(row.astype(np.float64)))
         if len(places):
             return f"row {i}, column {places[0]} ({row[places[0]]})"
     raise RuntimeError("No wrong entry was found a second time: X changed while it was looked at.")

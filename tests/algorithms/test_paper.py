@@ -35,14 +35,16 @@ def test_em_and_a_em(alpha):
     np.testing.assert_allclose(found.log_likelihood, likelihoods, rtol=1e-6)
 
 
-@pytest.mark.parametrize("beta0", [0.4, 0.7])
-def test_a_nmd(beta0):
-    errors, accepted, betas = oracles.a_nmd(X, 4, START[0] @ START[1], 25, beta0)
-    found = history(relunmd.ANMD(beta0=beta0, sweeps=EXACT), 25)
-    assert not found.plain_step.any()  # The oracle knows none.
-    np.testing.assert_allclose(found.error, errors, rtol=1e-6)
-    np.testing.assert_allclose(found.accepted_error, accepted, rtol=1e-6)
-    np.testing.assert_allclose(found.beta, betas)
+@pytest.mark.parametrize("beta0", [0.5, 0.7, 0.8])
+@pytest.mark.parametrize("data", [X, synthetic(90, 70, 30, seed=1)], ids=["exact", "above"])
+def test_a_nmd(data, beta0):
+    errors, accepted, betas = oracles.a_nmd(data, 4, START[0] @ START[1], 60, beta0)
+    found = history(relunmd.ANMD(beta0=beta0, sweeps=EXACT), 60, data)
+    until = int(np.argmax(found.plain_step)) or 61  # The oracle knows no plain steps.
+    assert found.rejected[:until].sum() >= 4
+    np.testing.assert_array_equal(found.beta[:until], betas[:until])
+    np.testing.assert_allclose(found.error[:until], errors[:until], rtol=1e-6)
+    np.testing.assert_allclose(found.accepted_error[:until], accepted[:until], rtol=1e-6)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.7])
@@ -54,7 +56,7 @@ def test_three_block(beta):
 def test_baseline_is_the_projected_tsvd():
     d = relunmd.decompose(X, 4, "tsvd")
     assert d.error == pytest.approx(oracles.error(X, oracles.tsvd(X, 4)), rel=1e-8)
-    assert d.n_iter == 1
+    assert d.n_iter == 0
     assert d.status is relunmd.Status.CONVERGED
 
 
@@ -65,6 +67,17 @@ def test_log_likelihood_of_plain_em_never_falls(data, sweeps):
     found = history(relunmd.EM(sweeps=sweeps), 150, data, start).log_likelihood
     assert np.all(np.diff(found) >= -1e-9 * np.abs(found[:-1]))
     assert found[-1] > found[0]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("rank", [4, 6])
+def test_log_likelihood_does_not_fall_at_an_exact_fit_either(rank, dtype):
+    """σ falls to the rounding error of WH and stays there."""
+    data = np.kron(np.eye(4), np.ones((10, 8))).astype(dtype)
+    d = relunmd.decompose(data, rank, "em", init="tsvd", tol=0, max_iter=40)
+    assert d.error < 1e-5
+    found = d.history.log_likelihood
+    assert np.all(np.diff(found) >= -1e-3 * np.abs(found[:-1]))
 
 
 @pytest.mark.parametrize("beta0", [0.7, 0.9])

@@ -105,6 +105,13 @@ def test_factors_of_smaller_rank_are_filled_up_and_only_gain(k):
     assert better.error < small.error
 
 
+@pytest.mark.parametrize("algorithm", sorted(relunmd.algorithms()))
+@pytest.mark.parametrize("init", ["mean-corrected", (np.zeros((30, 2)), np.zeros((2, 20)))], ids=["means", "zeros"])
+def test_a_start_that_would_be_zero_is_replaced(algorithm, init):
+    data = np.ones((30, 20))
+    assert relunmd.decompose(data, 2, algorithm, init=init, max_iter=30).error < 1e-7
+
+
 def test_auto_takes_the_tsvd_where_x_is_of_low_rank_itself():
     low = np.kron(np.eye(4), np.ones((10, 8)))
     assert start("auto", low, 4).error < 1e-12

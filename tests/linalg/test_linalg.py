@@ -61,6 +61,19 @@ def test_truncated_svd_is_lapacks(open_problem, shape, rank, dtype):
     np.testing.assert_allclose(found.V.T @ found.V, np.eye(found.V.shape[1]), atol=1e-10)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_truncated_svd_of_a_wide_spectrum(open_problem, dtype):
+    random = np.random.default_rng(0)
+    U, V = sl.qr(random.standard_normal((200, 60)), mode="economic")[0], sl.qr(random.standard_normal((60, 60)))[0]
+    A = ((U * 10.0 ** -np.arange(60.0)) @ V).astype(dtype)
+    problem = open_problem(np.ones((200, 60), dtype), 15)
+    found = truncated_svd(lambda W: sweep_rows(problem, A, W), A.shape, 15, random)
+    stated = 1e-8 if dtype == np.float64 else 1e-4
+    assert np.linalg.norm(A - found.W.astype(float) @ found.H) <= stated
+    used = np.linalg.norm(found.H, axis=1) > stated
+    np.testing.assert_allclose((found.W.T @ found.W)[np.ix_(used, used)], np.eye(used.sum()), atol=1e-3)
+
+
 def test_truncated_svd_of_a_corrected_matrix_that_is_never_formed(open_problem):
     X = synthetic(120, 90, 5)
     problem = open_problem(X, 4)

@@ -8,6 +8,7 @@ error; with the paper's β₀ = 0.7 this changes no iteration count.
 """
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -89,7 +90,8 @@ class ANMD(Algorithm[ANMDState]):
     def __post_init__(self) -> None:
         in_unit_interval(self, "beta0")
         at_least_one(self, "sweeps")
-        if not 1 < self.gamma_bar < self.gamma < self.eta:
+        factors = (self.gamma_bar, self.gamma, self.eta)
+        if not (all(isinstance(f, Real) for f in factors) and 1 < self.gamma_bar < self.gamma < self.eta):
             raise InputError(
                 "ANMD needs 1 < gamma_bar < gamma < eta. "
                 f"Got gamma_bar={self.gamma_bar!r}, gamma={self.gamma!r}, eta={self.eta!r}."
@@ -108,8 +110,8 @@ class ANMD(Algorithm[ANMDState]):
             Z=new["Z"],
             V=starting_basis(H, problem.shape),
             accepted_error=error,
-            beta=self.beta0,
-            beta_before=self.beta0,
+            beta=float(self.beta0),
+            beta_before=float(self.beta0),
             beta_bound=1.0,
             rejections=0,
             plain=False,

@@ -1,13 +1,15 @@
 """What an algorithm is: a settings object with a start and a step, and a state between them.
 
 A step is one iteration, and its state is everything the next one needs; the loop, the stops and
-the clock are solve.py's. A state flattens to named arrays and back, and stepping on afterwards
-gives the same bits: checkpoints rest on that.
+the clock are solve.py's. It is one pass over X where the method allows it, and a few where an
+iteration needs a truncated SVD; it never waits for a condition. A state flattens to named arrays
+and back, and stepping on afterwards gives the same bits: checkpoints rest on that.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -97,7 +99,7 @@ def in_unit_interval(settings: Algorithm[Any], *names: str) -> None:
     """Raise InputError unless each named setting is a number in [0, 1)."""
     for name in names:
         value = getattr(settings, name)
-        if not isinstance(value, int | float) or not 0 <= value < 1:
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < 1:
             raise InputError(f"{name} of {type(settings).__name__} must be a number in [0, 1). Got {value!r}.")
 
 
@@ -105,5 +107,5 @@ def at_least_one(settings: Algorithm[Any], *names: str) -> None:
     """Raise InputError unless each named setting is an integer of at least one."""
     for name in names:
         value = getattr(settings, name)
-        if not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
             raise InputError(f"{name} of {type(settings).__name__} must be an integer of at least 1. Got {value!r}.")

@@ -50,6 +50,14 @@ def _expect_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha:
     return sums | dict(zip(names, totals.tolist(), strict=True))
 
 
+def _deviation_block(x: Block, rows: Rows, out: Rows, *, mean: float) -> Sums:
+    """Σ (X − mean)²."""
+    squares = 0.0
+    for tile in x.tiles():
+        squares += float(np.square(tile.X.astype(np.float64) * tile.scale - mean).sum())
+    return {"squares": squares}
+
+
 def _distance_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     squares = 0.0
     for at in x.tile_rows:
@@ -79,7 +87,9 @@ class EM(Alternating[EMState]):
     block: ClassVar[BlockFunction] = _expect_block
 
     def start(self, problem: Problem, W: Array, H: Array) -> EMState:
-        return self._advance(problem, W, H, sigma2=_off_zero(problem, problem.variance))
+        entries = problem.shape[0] * problem.shape[1]
+        _, sums = problem.run(_deviation_block, mean=problem.facts.total / entries)
+        return self._advance(problem, W, H, sigma2=_off_zero(problem, sums["squares"] / entries))
 
     def step(self, problem: Problem, state: EMState) -> EMState:
         return self._advance(problem, state.W_next, state.H_next, state, state.sigma2_next)
@@ -100,9 +110,9 @@ class EM(Alternating[EMState]):
 
 
 def _off_zero(problem: Problem, sigma2: float) -> float:
-    """σ², but at least a rounding error of the data's mean square."""
-    m, n = problem.shape
-    return max(sigma2, float(np.finfo(problem.dtype).eps) ** 2 * problem.facts.squares / (m * n))
+    """σ², but σ at least the rounding error of an entry of WH (the largest of X is in [1, 2))."""
+    rounding = 32 * problem.rank * float(np.finfo(problem.dtype).eps)
+    return max(sigma2, rounding**2)
 
 
 @dataclass(frozen=True)
@@ -122,7 +132,7 @@ class AEM(EM):
 
     @property
     def momentum(self) -> float:
-        return self.alpha
+        return float(self.alpha)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -73,7 +73,7 @@ class ANaive(Naive):
 
     @property
     def momentum(self) -> float:
-        return self.alpha
+        return float(self.alpha)
 
     def __post_init__(self) -> None:
         super().__post_init__()

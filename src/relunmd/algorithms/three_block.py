@@ -69,7 +69,7 @@ class ThreeBlock(Algorithm[ThreeBlockState]):
             state.H_next,
             {"Theta": state.Theta, "Z": state.Z},
             {"Theta": state.spare_Theta, "Z": state.spare_Z},
-            self.beta,
+            float(self.beta),
         )
 
 

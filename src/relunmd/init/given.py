@@ -34,6 +34,8 @@ class GivenInit(Init):
         root = np.sqrt(problem.matrix.scale)
         W = (self.W0.astype(np.float64) * root).astype(problem.dtype)
         H = (self.H0.astype(np.float64) * root).astype(problem.dtype)
+        if not (W.any() and H.any()):  # A start of zeros is no start for 3B, whose W stays in the rows of H.
+            W, H = W[:, :0], H[:0]
         missing = problem.rank - W.shape[1]
         if missing == 0:
             return np.ascontiguousarray(W), np.ascontiguousarray(H)

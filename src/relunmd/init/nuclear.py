@@ -9,6 +9,7 @@ last one, needs eigenvalues only.
 """
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
@@ -36,9 +37,9 @@ class NuclearInit(Init):
     From the random start: Θ ← Π(Θ − αUVᵀ), α₀ = ‖Θ‖_F/‖UVᵀ‖_F, halved until the norm falls and
     doubled after a success.
 
-    Holds about 4 m×n arrays. A trial costs mk² + (4/3)k³ flops with k = min(m, n), an accepted one
-    about 3mk² + 10k³ more; 7 to 9 trials for 3 steps. For large X this is much dearer than the
-    decomposition itself, and no better than "mean-corrected".
+    Holds up to 9 arrays of the size of X (in float64 6): 3 of them m×n, the others k×k in float32
+    with k = min(m, n). A trial costs mk² + (4/3)k³ flops, an accepted one about 3mk² + 10k³ more; 7 to
+    9 trials for 3 steps. For large X this is much dearer than the decomposition itself.
 
     Parameters
     ----------
@@ -48,10 +49,10 @@ class NuclearInit(Init):
     steps: int = 3
     name: ClassVar[str] = "nuclear"
     summary: ClassVar[str] = "the paper's: subgradient steps on the nuclear norm; dear for large X"
-    dense_arrays: ClassVar[int] = 4
+    dense_arrays: ClassVar[int] = 9
 
     def __post_init__(self) -> None:
-        if not isinstance(self.steps, int) or self.steps < 0:
+        if isinstance(self.steps, bool) or not isinstance(self.steps, Integral) or int(self.steps) < 0:
             raise InputError(f"steps of NuclearInit must be an integer of at least 0. Got {self.steps!r}.")
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
@@ -68,7 +69,7 @@ class NuclearInit(Init):
         norm = spectrum.subgradient(Y)
         # ‖Y‖² = Σ min(1, σ/floor)² is at most min(m, n), and nearly that.
         step = float(np.sqrt(spectrum.squares / min(problem.shape)))
-        for taken in range(self.steps):
+        for taken in range(int(self.steps)):
             for _ in range(_MOST_HALVINGS):
                 problem.run(_descend_block, {"Theta": Theta, "Y": Y}, {"out": trial}, step=step)
                 spectrum = _Spectrum(problem, trial)
@@ -78,7 +79,7 @@ class NuclearInit(Init):
             else:
                 return Theta  # No step lowers the norm: this is its minimum.
             Theta, trial = trial, Theta
-            if taken + 1 < self.steps:
+            if taken + 1 < int(self.steps):
                 norm = spectrum.subgradient(Y)
             step *= 2
         return Theta

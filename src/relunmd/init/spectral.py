@@ -3,7 +3,9 @@
 All three are a TSVD of X + lift·[X > 0] − left·rightᵀ, which is never formed.
 """
 
+import logging
 from dataclasses import dataclass
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +18,8 @@ from relunmd.matrix import Block
 from relunmd.problem import Problem
 
 __all__ = ["MeanCorrectedInit", "ShiftedInit", "TSVDInit"]
+
+log = logging.getLogger("relunmd")
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,9 @@ class MeanCorrectedInit(Init):
         found = truncated_svd(
             lambda V: sweep_of_x(problem, V, left=left, right=right), problem.shape, problem.rank, random, tol=1e-6
         )
+        if np.linalg.norm(found.H) <= np.sqrt(np.finfo(problem.dtype).eps * problem.facts.squares):
+            log.info("X is the product of its means: init='mean-corrected' takes the start 'tsvd'")
+            return TSVDInit().make(problem, random)
         return best_multiple(problem, found.W, found.H)
 
 
@@ -74,12 +81,12 @@ class ShiftedInit(Init):
     summary: ClassVar[str] = "TSVD of X with its zeros lowered; best where X is very sparse"
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.c) and self.c > 0):
+        if not (isinstance(self.c, Real) and 0 < float(self.c) < np.inf):
             raise InputError(f"c of ShiftedInit must be a positive number. Got {self.c!r}.")
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
         m, n = problem.shape
-        depth = self.c * problem.mean_positive
+        depth = float(self.c) * problem.mean_positive
         left, right = np.full((m, 1), depth), np.ones((n, 1))
         found = truncated_svd(
             lambda V: sweep_of_x(problem, V, lift=depth, left=left, right=right),

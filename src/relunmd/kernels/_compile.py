@@ -8,13 +8,16 @@ Sums may be reassociated (that is what lets LLVM use vector registers), in an or
 on the shape alone; NaN and infinity keep their meaning, since they are how a failure is noticed.
 """
 
+import logging
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 import numpy as np
 
 __all__ = ["kernel", "warm_up"]
+
+log = logging.getLogger("relunmd")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,9 +30,15 @@ def kernel(letters: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Register a function as a kernel whose arguments are of the kinds that `letters` names."""
 
     def register(function: Callable[P, T]) -> Callable[P, T]:
-        compiled = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})(function)
+        compiled: Any
+        options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract"}}
+        try:
+            compiled = numba.njit(cache=True, **options)(function)
+        except RuntimeError as reason:  # Nowhere to write to: a read-only installation without a home.
+            log.info("Compiled code cannot be kept and is made anew by every process: %s", reason)
+            compiled = numba.njit(**options)(function)
         _REGISTERED.append((compiled, letters))
-        return compiled
+        return cast("Callable[P, T]", compiled)
 
     return register
 

@@ -10,16 +10,17 @@ Two ways to use it, chosen by measurement (`python -m benchmarks.tsvd`):
 * `polish`, for the algorithms that need the TSVD of a matrix which changes a little every
   iteration: start from the last right vectors and 8 more, and sweep twice. Along an A-NMD run the
   residual ‖A − A_r‖ then exceeds the optimum by 3e-9 at the first iteration and by rounding from
-  the fifth on, and the iteration counts are those of exact SVDs. One sweep (1e-5) or none of the 8
-  extra vectors cost up to twice the iterations on some matrices.
+  the fifth on, and the iteration counts are those of exact SVDs. One sweep (1e-5), or none of the 8
+  extra vectors, cost up to half as many iterations again in some trials.
 * `truncated_svd`, for a start or the baseline: a block Krylov method with restarts, run until it
   misses about 1e-9 of the energy. It took 0.5 to 3 times ARPACK's time (0.20 s and 0.19 s at
-  2000², r = 32; 0.46 s and 0.67 s at 20 000 × 784), a third of the Gram matrix's at 2000², and a
-  tenth of LAPACK's; unlike them it needs nothing but sweeps, so X need not be in memory, and it
-  has the same bits with any number of threads. scikit-learn's randomised SVD with its default
-  number of sweeps missed 1e-4 on digits.
+  2000², r = 32; 0.46 s and 0.67 s at 20 000 × 784), a tenth of LAPACK's and, at 2000², a third of
+  the Gram matrix's, which is faster for narrow X. Unlike them it needs nothing but sweeps, so X need
+  not be in memory, and it has the same bits with any number of threads. scikit-learn's randomised
+  SVD with its default number of sweeps missed 1e-4 on digits.
 
-Singular values below about 1e-8 of the largest (float64) come out as noise of that size.
+Singular values below about 1e-8 of the largest come out as noise of that size, in float32 those
+below about 1e-4.
 """
 
 from collections.abc import Callable
@@ -104,7 +105,7 @@ def factors_of(sweep: Sweep, rank: int) -> Factors:
     length = np.sqrt(np.diag(sweep.YY))
     inverse = np.divide(1.0, length, out=np.zeros(p), where=length > 0)
     spread, Q = linalg.eigh(sweep.YY * np.outer(inverse, inverse), check_finite=False)
-    keep = spread > p * np.finfo(np.float64).eps * max(spread[-1], 0.0)
+    keep = spread > p * np.finfo(sweep.Y.dtype).eps * max(spread[-1], 0.0)
     basis = (inverse[:, None] * Q[:, keep]) / np.sqrt(spread[keep])
     left, sigma, Vt = linalg.svd(basis.T @ sweep.S.T, full_matrices=False, check_finite=False)
 

@@ -65,7 +65,8 @@ class DenseMatrix:
         if not self._as_is:
             # Scaled before it is narrowed: 1e150 fits into float32 only afterwards.
             out = scratch.take("X", part.shape, self.dtype)
-            np.multiply(part, np.float64(self.scale), out=out, casting="unsafe")
+            with np.errstate(over="ignore"):  # A long double beyond float64 becomes infinite, and is refused as such.
+                np.multiply(part, np.float64(self.scale), out=out, casting="unsafe")
             part, factor = out, 1.0
         view = part.view()
         view.flags.writeable = False
