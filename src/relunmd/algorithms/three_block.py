@@ -104,6 +104,6 @@ def _block(x: Block, rows: Rows, out: Rows, *, H: Array, inverse: Array, beta: f
         squares += kernels.extrapolate(T, tile.X, tile.scale, rows["Theta"][at], Theta, beta)[0]
         kernels.latent(Theta, tile.X, tile.scale, rows["Z"][at], Z, beta)
         W = np.matmul(Z, inverse, out=out["W"][at])
-        WZ += W.T @ Z
+        WZ += np.matmul(W.T, Z, out=x.scratch_tile("WZ", len(H)))
         WW += W.T @ W
     return {"squares": squares, "WZ": WZ, "WW": WW}

@@ -26,17 +26,20 @@ def gram_solve(gram: Array, B: Array) -> Array:
     floor = rank * np.finfo(np.float64).eps * max(float(np.trace(gram)), np.finfo(np.float64).tiny)
     gram.flat[:: rank + 1] += floor
     try:
-        factor = linalg.cho_factor(gram, overwrite_a=True, check_finite=False)
-        return np.asarray(linalg.cho_solve(factor, B.astype(np.float64), check_finite=False))
+        L = linalg.cholesky(gram, lower=True, check_finite=False)
     except linalg.LinAlgError:
         # The rounding of a huge spread of scales outweighed δ (or the factors are not finite).
-        return np.asarray(np.linalg.lstsq(gram, B.astype(np.float64), rcond=None)[0])
+        return np.asarray(np.linalg.lstsq(gram, B, rcond=None)[0])
+    # Two products with L⁻¹ take a third of the time of two triangular solves as wide as B, and are as
+    # exact; the product with (LLᵀ)⁻¹ is not.
+    inverse = linalg.solve_triangular(L, np.eye(rank), lower=True, check_finite=False)
+    return np.asarray(inverse.T @ (inverse @ B))
 
 
 def right_inverse(H: Array) -> Array:
     """Hᵀ(HHᵀ)⁻¹, n×r: what Z is multiplied by to give argmin_W ‖Z − WH‖."""
-    H64 = H.astype(np.float64)
-    return np.ascontiguousarray(gram_solve(H64 @ H64.T, H64).T.astype(H.dtype))
+    H64 = H.astype(np.float64, copy=False)
+    return np.ascontiguousarray(gram_solve(H64 @ H64.T, H64).T, dtype=H.dtype)
 
 
 def orthonormal(A: Array) -> Array:

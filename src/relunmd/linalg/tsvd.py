@@ -13,9 +13,9 @@ Two ways to use it, chosen by measurement (`python -m benchmarks.tsvd`):
   the fifth on, and the iteration counts are those of exact SVDs. One sweep (1e-5), or none of the 8
   extra vectors, cost up to half as many iterations again in some trials.
 * `truncated_svd`, for a start or the baseline: a block Krylov method with restarts, run until it
-  misses about 1e-9 of the energy. It took 0.5 to 3 times ARPACK's time (0.20 s and 0.19 s at
-  2000², r = 32; 0.46 s and 0.67 s at 20 000 × 784), a tenth of LAPACK's and, at 2000², a third of
-  the Gram matrix's, which is faster for narrow X. Unlike them it needs nothing but sweeps, so X need
+  misses about 1e-9 of the energy. It took 0.6 to 1.5 times ARPACK's time (4 times at 500 × 784 with
+  r above the rank), a tenth of LAPACK's and a third of the Gram matrix's at 2000²; that one is faster
+  for narrow X. Unlike them it needs nothing but sweeps, so X need
   not be in memory, and it has the same bits with any number of threads. scikit-learn's randomised
   SVD with its default number of sweeps missed 1e-4 on digits.
 
