@@ -110,9 +110,12 @@ class EM(Alternating[EMState]):
 
 
 def _off_zero(problem: Problem, sigma2: float) -> float:
-    """σ², but σ at least the rounding error of an entry of WH (the largest of X is in [1, 2))."""
-    rounding = 32 * problem.rank * float(np.finfo(problem.dtype).eps)
-    return max(sigma2, rounding**2)
+    """σ², but σ well above the rounding error of an entry of WH (the largest of X is in [1, 2)).
+
+    Below that the fit term of the likelihood, rounding/σ², would be noise that grows as σ falls.
+    """
+    eps = float(np.finfo(problem.dtype).eps)
+    return max(sigma2, max(128 * problem.rank * eps, math.pow(eps, 0.75)) ** 2)
 
 
 @dataclass(frozen=True)

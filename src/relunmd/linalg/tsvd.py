@@ -15,9 +15,9 @@ Two ways to use it, chosen by measurement (`python -m benchmarks.tsvd`):
 * `truncated_svd`, for a start or the baseline: a block Krylov method with restarts, run until it
   misses about 1e-9 of the energy. It took 0.6 to 1.5 times ARPACK's time (4 times at 500 × 784 with
   r above the rank), a tenth of LAPACK's and a third of the Gram matrix's at 2000²; that one is faster
-  for narrow X. Unlike them it needs nothing but sweeps, so X need
-  not be in memory, and it has the same bits with any number of threads. scikit-learn's randomised
-  SVD with its default number of sweeps missed 1e-4 on digits.
+  for narrow X. Unlike them it needs nothing but sweeps, so X need not be in memory, and it has the
+  same bits with any number of threads. scikit-learn's randomised SVD with its default number of
+  sweeps missed 1e-4 on digits.
 
 Singular values below about 1e-8 of the largest come out as noise of that size, in float32 those
 below about 1e-4.
@@ -103,9 +103,11 @@ def factors_of(sweep: Sweep, rank: int) -> Factors:
     """
     p = len(sweep.YY)
     length = np.sqrt(np.diag(sweep.YY))
-    inverse = np.divide(1.0, length, out=np.zeros(p), where=length > 0)
+    rounding = p * float(np.finfo(sweep.Y.dtype).eps)
+    # A column this short beside the longest is rounding; brought to length one it would be taken for data.
+    inverse = np.divide(1.0, length, out=np.zeros(p), where=length > rounding * length.max())
     spread, Q = linalg.eigh(sweep.YY * np.outer(inverse, inverse), check_finite=False)
-    keep = spread > p * np.finfo(sweep.Y.dtype).eps * max(spread[-1], 0.0)
+    keep = spread > rounding * max(spread[-1], 0.0)
     basis = (inverse[:, None] * Q[:, keep]) / np.sqrt(spread[keep])
     left, sigma, Vt = linalg.svd(basis.T @ sweep.S.T, full_matrices=False, check_finite=False)
 
