@@ -1,5 +1,8 @@
 """Matrices and small helpers that many tests use."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -10,6 +13,18 @@ from relunmd.validation import make_problem
 # The same examples every time, so that a green run stays green; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
+
+
+# Real data as it is found before any test changes the environment; CI has it in a folder beside the checkout.
+DATA = Path(os.environ.get("RELUNMD_DATA") or Path(__file__).parents[2] / "shared" / "data")
+needs_data = pytest.mark.skipif(
+    not DATA.is_dir(), reason="needs the real data sets: name their folder in RELUNMD_DATA (see relunmd.datasets)"
+)
+
+
+@pytest.fixture
+def data_folder():
+    return DATA
 
 
 def synthetic(m, n, rank, seed=0, dtype=np.float64):

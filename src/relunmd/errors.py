@@ -1,6 +1,6 @@
 """The library's own exceptions, so that a caller can tell our refusals from a bug."""
 
-__all__ = ["InputError", "InsufficientMemoryError", "MissingDependencyError", "RelunmdError"]
+__all__ = ["DatasetError", "InputError", "InsufficientMemoryError", "MissingDependencyError", "RelunmdError"]
 
 
 class RelunmdError(Exception):
@@ -17,3 +17,7 @@ class InsufficientMemoryError(RelunmdError, MemoryError):
 
 class MissingDependencyError(RelunmdError, ImportError):
     """An optional package is needed for this; the message says how to install it."""
+
+
+class DatasetError(RelunmdError, FileNotFoundError):
+    """A data set is not there and could not be fetched, or is not what it should be; the message says how to get it."""

@@ -1,0 +1,38 @@
+"""Matrices to try things on: made by formula, shipped with scikit-learn, or real data kept in files.
+
+Files are looked for in the folder given as `data`, in the one named by RELUNMD_DATA, and in the
+cache; what is in none of them is downloaded into the cache, where its source is known, and checked
+against its hash. `load(name)` gets any of the real ones by name, `LOADERS` lists them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from relunmd.datasets.generated import planted, synthetic
+from relunmd.datasets.images import cbcl, digits, mnist
+from relunmd.datasets.text import classic, kos, newsgroups
+from relunmd.errors import InputError
+
+__all__ = ["LOADERS", "cbcl", "classic", "digits", "kos", "load", "mnist", "newsgroups", "planted", "synthetic"]
+
+LOADERS: dict[str, Callable[..., Any]] = {
+    "digits": digits,
+    "mnist": mnist,
+    "cbcl": cbcl,
+    "kos": kos,
+    "classic": classic,
+    "20newsgroups": newsgroups,
+}
+"""The real data sets by name."""
+
+
+def load(name: str, **options: Any) -> Any:
+    """The data set of that name, as its own function returns it: an array, or a csr_array of counts.
+
+    >>> from relunmd import datasets
+    >>> datasets.load("digits").shape
+    (1797, 64)
+    """
+    if name not in LOADERS:
+        raise InputError(f"name must be one of {', '.join(LOADERS)}. Got {name!r}.")
+    return LOADERS[name](**options)

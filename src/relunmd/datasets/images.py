@@ -1,0 +1,163 @@
+"""Images, one a row: scikit-learn's digits, MNIST, and the faces of CBCL (one a column, as the paper has them)."""
+
+import gzip
+import hashlib
+import logging
+import os
+import struct
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relunmd.datasets import store
+from relunmd.errors import DatasetError, InputError
+
+__all__ = ["cbcl", "digits", "mnist"]
+
+log = logging.getLogger("relunmd")
+Folder = str | os.PathLike[str] | None
+
+_IMAGES, _LABELS = "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz"
+_OPENML = "mnist/openml.npz"
+_CONTENT = "5b92582eb909c82a9bfefcd44acbe9233be3eb5b419a44cf211022ad2bf4bf96"
+"""SHA-256 of the 70 000 images' bytes, training images first, whatever file they came in."""
+
+CBCL = store.RemoteFile(
+    "cbcl/CBCL.mat",
+    source="the data sets of the NMF book's code, gitlab.com/ngillis/nmfbook",
+    sha256="96c6356a2e99f65ce2194f3ce20a97f619ac89bdaf1c102ceaa74f2f742cfc1d",
+    url="https://gitlab.com/ngillis/nmfbook/-/raw/master/data%20sets/CBCL.mat",
+)
+
+
+def digits() -> NDArray[np.float64]:
+    """The 1797 digits of 8×8 pixels, values 0 to 16, that come with scikit-learn; 49 % zeros.
+
+    >>> from relunmd import datasets
+    >>> datasets.digits().shape
+    (1797, 64)
+    """
+    from sklearn.datasets import load_digits
+
+    X: NDArray[np.float64] = load_digits().data
+    return X
+
+
+def mnist(
+    per_digit: int | None = None, every: int = 1, data: Folder = None, download: bool = True
+) -> NDArray[np.uint8]:
+    """Training images of MNIST, 28×28 pixels a row, values 0 to 255; 81 % zeros.
+
+    Parameters
+    ----------
+    per_digit : how many of each digit, the digits then in order; all 60 000 in the file's order if None
+    every : take every so-manieth image of a digit
+    data : folder to look in first
+    download : fetch it from OpenML through scikit-learn when it is in no folder
+
+    Returns
+    -------
+    uint8 array of shape (10·per_digit, 784)
+        The paper's 500 images are ``mnist(50, every=10)``, its 50 000 ``mnist(5000)``.
+    """
+    if every < 1 or (per_digit is not None and per_digit < 1):
+        raise InputError(f"per_digit and every must be at least 1. Got {per_digit!r} and {every!r}.")
+    images, labels = _mnist(data, download)
+    if per_digit is None:
+        return images[::every]
+    chosen = [np.flatnonzero(labels == digit)[: per_digit * every : every] for digit in range(10)]
+    fewest = min(len(places) for places in chosen)
+    if fewest < per_digit:
+        raise InputError(
+            f"per_digit={per_digit!r} with every={every!r} asks for more than there are: "
+            f"of the rarest digit {np.bincount(labels).min()} images, so {fewest} of them."
+        )
+    return images[np.concatenate(chosen)]
+
+
+def cbcl(data: Folder = None, download: bool = True) -> NDArray[np.float64]:
+    """The 2429 training faces of CBCL, one a column of 19×19 pixels in column-major order; no zeros.
+
+    Returns an array of shape (361, 2429) with values in (0, 1].
+    """
+    X = read_mat(store.get(CBCL, data, download), "X")
+    if X.shape != (361, 2429):
+        raise DatasetError(f"{CBCL.path} must hold X of shape (361, 2429). Got {X.shape}.")
+    return np.ascontiguousarray(X, dtype=np.float64)
+
+
+def read_mat(path: Path, name: str) -> Any:
+    """A variable of a MATLAB file."""
+    from scipy.io import loadmat
+
+    try:
+        return loadmat(path, variable_names=[name])[name]
+    except Exception as reason:  # A damaged file makes the reader raise all sorts of things.
+        raise DatasetError(
+            f"{path} must be a MATLAB file with a variable {name}. Reading it gave: {reason}"
+        ) from reason
+
+
+def _mnist(data: Folder, download: bool) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    images, labels = (store.find(path, data) or store.find(path[:-3], data) for path in (_IMAGES, _LABELS))
+    if images is not None and labels is not None:
+        X = _read_idx(images)
+        return X.reshape(len(X), -1), _read_idx(labels)
+    kept = store.find(_OPENML, data)
+    if kept is None:
+        kept = _fetch_mnist(data, download)
+    with np.load(kept, allow_pickle=False) as arrays:
+        return arrays["images"][:60000], arrays["labels"][:60000]
+
+
+def _read_idx(path: Path) -> NDArray[np.uint8]:
+    """An array from an IDX file: two zero bytes, a type, the number of dimensions, the dimensions, the data."""
+    raw = path.read_bytes()
+    try:
+        content = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        zero, kind, dimensions = struct.unpack_from(">HBB", content)
+        shape = struct.unpack_from(f">{dimensions}I", content, 4)
+        values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
+        if (zero, kind) != (0, 8) or values.size != np.prod(shape, dtype=np.int64):
+            raise ValueError(f"its header says type {kind} and shape {shape}, and {values.size} bytes follow")
+    except (ValueError, struct.error, EOFError, OSError) as reason:
+        raise DatasetError(
+            f"{path} must be an IDX file of bytes, as MNIST comes. Reading it gave: {reason}"
+        ) from reason
+    return values.reshape(shape)
+
+
+def _fetch_mnist(data: Folder, download: bool) -> Path:
+    how = (
+        f"Put MNIST's original files into a folder as {_IMAGES} and {_LABELS}, and name that folder in "
+        f"{store.VARIABLE} (or as `data`); or let scikit-learn's fetch_openml get mnist_784 where there is a network."
+    )
+    looked = ", ".join(str(folder) for folder in store.folders(data))
+    if not download:
+        raise DatasetError(f"MNIST is in none of {looked}. {how}")
+    from sklearn.datasets import fetch_openml
+
+    log.info("Fetching mnist_784 from OpenML")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Of its retries; what counts is said below.
+            table, labels = fetch_openml(
+                "mnist_784",
+                version=1,
+                return_X_y=True,
+                as_frame=False,
+                parser="liac-arff",
+                data_home=store.cache_folder(),
+            )
+    except Exception as reason:
+        raise DatasetError(f"MNIST is in none of {looked} and OpenML did not give it ({reason}). {how}") from reason
+    images = np.ascontiguousarray(table, dtype=np.uint8)
+    found = hashlib.sha256(images.tobytes()).hexdigest()
+    if found != _CONTENT:
+        raise DatasetError(f"What OpenML gave as mnist_784 has SHA-256 {found} and not {_CONTENT}. {how}")
+    place = store.cache_folder() / _OPENML
+    store.write_beside(place, lambda out: np.savez(out, images=images, labels=np.asarray(labels, dtype=np.uint8)))
+    return place

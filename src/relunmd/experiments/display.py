@@ -1,0 +1,106 @@
+"""Progress over a whole plan: what runs now, what has come out, and how long the rest may take.
+
+On a terminal a line that moves; elsewhere a line for every finished run.
+"""
+
+import time
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
+
+from relunmd.experiments.plan import Run
+
+__all__ = ["Display"]
+
+
+class Display:
+    """Shows a plan being carried out; used as a context manager."""
+
+    def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
+        self._console = Console(quiet=quiet) if console is None else console
+        self._bar = Progress(
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed}/{task.total}, {task.fields[left]} left"),
+            TextColumn("{task.description}", markup=False),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=0, left="?")
+        self._what = ""
+        self._total = self._count = 0
+        self._to_come = self._guessed = self._taken = 0.0
+        self._last_told = 0.0
+
+    def __enter__(self) -> "Display":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def plan(self, runs: list[Run]) -> None:
+        """The runs to come."""
+        self._total = len(runs)
+        starts = {(run.case.matrix.name, run.case.rank, run.case.init, run.case.seed): run for run in runs}
+        self._to_come = sum(run.guess for run in runs) + sum(run.start_guess for run in starts.values())
+        self._bar.update(self._task, total=self._total)
+        self.print(f"{self._total} runs to make, about {self.left()}" if runs else "Every run has been made already.")
+
+    def say(self, what: str) -> None:
+        """What is being done now."""
+        self._what = what
+        self._update()
+
+    def tell(self, iteration: int, error: float) -> None:
+        """How the present run is doing."""
+        now = time.perf_counter()
+        if now - self._last_told > 0.2:
+            self._last_told = now
+            self._update(f", iteration {iteration}, error {error:.3g}")
+
+    def started(self, run: Run, seconds: float) -> None:
+        """A start has been made."""
+        self._account(run.start_guess, seconds)
+
+    def finished(self, run: Run, record: dict[str, Any], seconds: float) -> None:
+        """A run has been made."""
+        self._count += 1
+        self._account(run.guess, seconds)
+        case = run.case
+        self.print(
+            f"[{self._count}/{self._total}] {case.matrix.name}, r={case.rank}, start {case.seed}: "
+            f"{run.contender.label} {record['error']:.3e} after {record['n_iter']} iterations in "
+            f"{record['time']:.2f} s; {self.left()} left"
+        )
+
+    def skip(self, runs: list[Run], why: str) -> None:
+        """Runs that cannot be made."""
+        self._count += len(runs)
+        self._account(sum(run.guess for run in runs), 0.0, made=False)
+        self.print(why)
+
+    def left(self) -> str:
+        """The guessed time left, corrected by how the guesses have turned out so far."""
+        pace = self._taken / self._guessed if self._guessed > 1 else 1.0
+        seconds = max(0.0, self._to_come) * pace
+        return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+    def print(self, line: str) -> None:
+        """A line that stays."""
+        self._console.print(Text(line), soft_wrap=True)
+
+    def _account(self, guess: float, seconds: float, made: bool = True) -> None:
+        self._to_come -= guess
+        if made:
+            self._guessed += guess
+            self._taken += seconds
+        self._update()
+
+    def _update(self, more: str = "") -> None:
+        self._bar.update(self._task, completed=self._count, description=self._what + more, left=self.left())

@@ -1,0 +1,112 @@
+"""The experiments together: plan, runs, report."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from relunmd.errors import InputError, MissingDependencyError
+from relunmd.experiments.contenders import added
+from relunmd.experiments.display import Display
+from relunmd.experiments.experiment import Experiment
+from relunmd.experiments.fig1a import FIGURE_1A
+from relunmd.experiments.fig1b import FIGURE_1B
+from relunmd.experiments.fig2 import FIGURE_2
+from relunmd.experiments.fig3 import FIGURE_3
+from relunmd.experiments.fig4 import FIGURE_4
+from relunmd.experiments.plan import Setup
+from relunmd.experiments.report import Paragraph, Report, Section, write_markdown
+from relunmd.experiments.results import Results
+from relunmd.experiments.runner import Outcome, carry_out
+from relunmd.experiments.table1 import TABLE_1
+from relunmd.experiments.table2 import TABLE_2
+from relunmd.experiments.table3 import TABLE_3
+from relunmd.experiments.table4 import TABLE_4
+
+__all__ = ["EXPERIMENTS", "reproduce"]
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        TABLE_1,
+        TABLE_2,
+        TABLE_3,
+        TABLE_4,
+        FIGURE_1A,
+        FIGURE_1B,
+        FIGURE_2,
+        FIGURE_3,
+        FIGURE_4,
+    )
+}
+"""By name, in the paper's order."""
+
+
+def reproduce(
+    names: Sequence[str] = ("all",),
+    output: str | Path = "reproduction",
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    data: str | Path | None = None,
+    display: Display | None = None,
+) -> Path:
+    """Run experiments of the paper and write a report with tables and pictures.
+
+    Parameters
+    ----------
+    names : of `EXPERIMENTS`, or "all"
+    output : folder for results.jsonl, the pictures and README.md; what it has already is not run again
+    quick : smaller data, fewer repetitions and shorter runs: ten minutes instead of two hours on two cores
+    seed : for all matrices and starts
+    data : folder of data sets to look in first; see `relunmd.datasets`
+
+    Returns
+    -------
+    The path of the report.
+    """
+    chosen = list(EXPERIMENTS) if "all" in names else list(names)
+    unknown = [name for name in chosen if name not in EXPERIMENTS]
+    if unknown or not chosen:
+        raise InputError(f"names must be among {', '.join(EXPERIMENTS)} or all. Got {unknown or names!r}.")
+    if seed < 0:
+        raise InputError(f"seed must be at least 0. Got {seed!r}.")
+    setup = Setup(Path(output), quick, seed, None if data is None else Path(data), tuple(added()))
+    results = Results(setup.output)
+    experiments = [EXPERIMENTS[name] for name in EXPERIMENTS if name in chosen]
+    runs = [run for experiment in experiments for run in experiment.runs(setup)]
+    with display or Display() as shown:
+        outcome = carry_out(runs, results, shown)
+        path = setup.output / "README.md"
+        sections = [_section(experiment, setup, results, outcome) for experiment in experiments]
+        report = Report("The paper, reproduced", _introduction(setup), sections, results.environments(runs))
+        write_markdown(report, path)
+        shown.print(f"Report: {path}")
+    return path
+
+
+def _section(experiment: Experiment, setup: Setup, results: Results, outcome: Outcome) -> Section:
+    runs = experiment.runs(setup)
+    notes = {outcome.missing[run.case.matrix.name] for run in runs if run.case.matrix.name in outcome.missing}
+    notes |= {f"{run.contender.label} failed: {outcome.failed[run.key]}" for run in runs if run.key in outcome.failed}
+    try:
+        section = experiment.section(setup, results)
+    except MissingDependencyError as reason:
+        return Section(experiment.name, experiment.name, [Paragraph(str(reason))])
+    blocks = [*section.blocks, *(Paragraph(note) for note in sorted(notes))]
+    return Section(section.name, section.title, blocks, section.claims)
+
+
+def _introduction(setup: Setup) -> list[str]:
+    paper = (
+        "Every table and figure of Seraghiti, Awari, Vandaele, Porcelli and Gillis, "
+        '["Accelerated algorithms for nonlinear matrix decomposition with the ReLU function"]'
+        "(https://arxiv.org/abs/2305.08687) (MLSP 2023), run again with relunmd. X ≈ max(0, WH); "
+        "the error is E = ‖X − max(0, WH)‖ / ‖X‖. Every algorithm gets the same X in float64 and the same start; only "
+        "its own work is timed, and it is scored outside of that."
+    )
+    quick = " --quick" * setup.quick
+    how = f"Made with `python -m relunmd.experiments all{quick} --seed {setup.seed} -o DIRECTORY`."
+    if setup.quick:
+        how += " A quick run: fewer repetitions, shorter times and 5 000 images for 50 000, so no verdict is final."
+    if setup.added:
+        how += f" Added to the paper's algorithms: {', '.join(contender.label for contender in setup.added)}."
+    return [paper, how]

@@ -1,0 +1,163 @@
+"""Results in a file of JSON lines, one finished run each, written as they come.
+
+A line is on the disk before the next run begins; one that a kill cut short is dropped when the
+file is opened again. Factors that are to be kept are in files of their own beside it.
+"""
+
+import json
+import logging
+import math
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
+
+from relunmd.datasets.store import write_beside
+from relunmd.errors import RelunmdError
+from relunmd.executor import usable_cores
+from relunmd.experiments.plan import Run
+from relunmd.experiments.race import Course, Start
+
+__all__ = ["Record", "Results", "environment"]
+
+log = logging.getLogger("relunmd")
+Array = NDArray[Any]
+Record = dict[str, Any]
+
+MOST_POINTS = 600
+"""How many points of a curve are kept: the first iterations all, later ones ever more sparsely."""
+
+
+class Results:
+    """What has been run, by the runs' keys."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "results.jsonl"
+        self._records: dict[str, Record] = {}
+        self._environment = environment()
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.path.exists():
+            self._read()
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, run: Run) -> Record | None:
+        """The record of a run, if it has been made."""
+        return self._records.get(run.key)
+
+    def has(self, run: Run) -> bool:
+        """Whether nothing of this run is missing, its kept factors included."""
+        return run.key in self._records and (not run.case.keep_factors or self._factors_path(run).exists())
+
+    def factors(self, run: Run) -> tuple[Array, Array]:
+        """The best W and H of a run that keeps them."""
+        with np.load(self._factors_path(run), allow_pickle=False) as arrays:
+            return arrays["W"], arrays["H"]
+
+    def add(self, run: Run, start: Start, course: Course, measured: dict[str, float]) -> Record:
+        """Write a finished run down."""
+        if run.case.keep_factors and course.best is not None:
+            W, H = course.best
+            write_beside(self._factors_path(run), lambda out: np.savez(out, W=W, H=H))
+        kept = _kept_points(course.errors)
+        record = run.facts() | {
+            "error": min(course.errors),
+            "n_iter": len(course.errors) - 1,
+            "time": round(course.times[-1], 6),
+            "start_error": start.error,
+            "start_time": round(start.seconds, 6),
+            "status": course.status,
+            "measured": {name: value if math.isfinite(value) else None for name, value in measured.items()},
+            "curve": {
+                "iteration": kept,
+                "time": [float(f"{course.times[i]:.6g}") for i in kept],
+                "error": [float(f"{course.errors[i]:.9g}") for i in kept],
+            },
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            "environment": self._environment,
+        }
+        with self.path.open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(record, ensure_ascii=False, allow_nan=False, default=str) + "\n")
+            lines.flush()
+            os.fsync(lines.fileno())
+        self._records[run.key] = record
+        return record
+
+    def environments(self, runs: list[Run]) -> list[dict[str, Any]]:
+        """The different machines and versions that the runs were made with."""
+        found: list[dict[str, Any]] = []
+        for run in runs:
+            record = self.get(run)
+            if record is not None and record["environment"] not in found:
+                found.append(record["environment"])
+        return found
+
+    def _factors_path(self, run: Run) -> Path:
+        return self.folder / "factors" / f"{run.file_name}.npz"
+
+    def _read(self) -> None:
+        raw = self.path.read_bytes()
+        whole, _, torn = raw.rpartition(b"\n")
+        if torn:
+            log.warning("%s ended in the middle of a line; that run will be made again", self.path)
+            write_beside(self.path, lambda out: out.write(whole + b"\n" if whole else b""))
+        for number, line in enumerate(whole.splitlines(), 1):
+            try:
+                record = json.loads(line)
+                self._records[_key(record)] = record
+            except (ValueError, KeyError, TypeError) as reason:
+                raise RelunmdError(
+                    f"{self.path} must have a result of this program on every line. Line {number} is none "
+                    f"({reason!r}): take that line out, or name another folder."
+                ) from reason
+
+
+def _key(record: Record) -> str:
+    names = ("matrix", "rank", "init", "seed", "target_error", "max_iter", "max_time", "contender", "settings")
+    return json.dumps({name: record[name] for name in names}, sort_keys=True, default=str)
+
+
+def _kept_points(errors: list[float]) -> list[int]:
+    """Which iterations of a curve to keep: at most about MOST_POINTS, with the first, the last and the best."""
+    count = len(errors)
+    if count <= MOST_POINTS:
+        return list(range(count))
+    early = MOST_POINTS // 6
+    later = np.geomspace(early, count - 1, MOST_POINTS - early).round().astype(int)
+    return sorted({*range(early), *later.tolist(), int(np.argmin(errors)), count - 1})
+
+
+def environment() -> dict[str, Any]:
+    """The machine and the versions, as far as results and times depend on them."""
+    packages = ("relunmd", "numpy", "scipy", "scikit-learn", "numba")
+    versions = {}
+    for package in packages:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    blas = {f"{found['internal_api']} {found['version']}" for found in threadpool_info() if found["user_api"] == "blas"}
+    return {
+        "python": platform.python_version(),
+        "versions": versions,
+        "blas": sorted(blas),
+        "machine": f"{platform.system()} {platform.machine()}, {_processor()}",
+        "cores": usable_cores(),
+    }
+
+
+def _processor() -> str:
+    facts = Path("/proc/cpuinfo")
+    if facts.exists():
+        for line in facts.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown processor"

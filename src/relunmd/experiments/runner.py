@@ -1,0 +1,83 @@
+"""Makes the runs of a plan that are not there yet, matrix by matrix and start by start, and says how long it will take.
+
+Runs that several experiments share are made once. A data set that cannot be had, or a contender
+that fails, is noted, and the others go on.
+"""
+
+import logging
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from relunmd.errors import DatasetError
+from relunmd.experiments.display import Display
+from relunmd.experiments.plan import Run
+from relunmd.experiments.race import Arena, Start
+from relunmd.experiments.results import Results
+
+__all__ = ["Outcome", "carry_out"]
+
+log = logging.getLogger("relunmd")
+
+
+@dataclass
+class Outcome:
+    """What could not be run: sentences by matrix name, and by the key of a run."""
+
+    missing: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def carry_out(runs: Iterable[Run], results: Results, display: Display) -> Outcome:
+    """Make every run that `results` do not have."""
+    outcome = Outcome()
+    todo = _grouped([run for run in runs if not results.has(run)])
+    display.plan([run for starts in todo.values() for group in starts.values() for run in group])
+    for name, starts in todo.items():
+        matrix = next(iter(starts.values()))[0].case.matrix
+        display.say(f"{name}: loading")
+        try:
+            arena = Arena(matrix.load())
+        except DatasetError as reason:
+            outcome.missing[name] = str(reason)
+            display.skip([run for group in starts.values() for run in group], f"{name}: {reason}")
+            continue
+        for (rank, init, seed), group in starts.items():
+            display.say(f"{name}, rank {rank}: the {init} start, seed {seed}")
+            begin = time.perf_counter()
+            start = arena.start(rank, init, seed)
+            display.started(group[0], time.perf_counter() - begin)
+            for run in group:
+                _one(arena, run, start, results, display, outcome)
+    return outcome
+
+
+def _one(arena: Arena, run: Run, start: Start, results: Results, display: Display, outcome: Outcome) -> None:
+    begin = time.perf_counter()
+    keeps = run.case.keep_factors or run.case.measure is not None
+    what = f"{run.case.matrix.name}, rank {run.case.rank}, seed {run.case.seed}: {run.contender.label}"
+    display.say(what)
+    try:
+        course = arena.run(run.contender, start, run.case.limits, keeps, display.tell)
+        measured = {}
+        if run.case.measure is not None and course.best is not None:
+            measured = run.case.measure(arena.X, *course.best)
+        record = results.add(run, start, course, measured)
+    except Exception as reason:  # A contender may be anybody's code, and the others shall run on.
+        log.exception("%s failed", what)
+        outcome.failed[run.key] = f"{type(reason).__name__}: {reason}"
+        display.skip([run], f"{what} failed: {type(reason).__name__}: {reason}")
+        return
+    display.finished(run, record, time.perf_counter() - begin)
+
+
+def _grouped(runs: list[Run]) -> dict[str, dict[tuple[int, str, int], list[Run]]]:
+    """Runs by matrix and by start, each once, in the order in which they first come up."""
+    groups: dict[str, dict[tuple[int, str, int], list[Run]]] = {}
+    seen: set[str] = set()
+    for run in runs:
+        if run.key not in seen:
+            seen.add(run.key)
+            case = run.case
+            groups.setdefault(case.matrix.name, {}).setdefault((case.rank, case.init, case.seed), []).append(run)
+    return groups

@@ -1,0 +1,265 @@
+"""Data sets: matrices by formula, files found, downloaded and refused. No test uses the network."""
+
+import gzip
+import hashlib
+import io
+import struct
+import urllib.error
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import sklearn.datasets
+from scipy import sparse
+from scipy.io import savemat
+
+from relunmd import datasets
+from relunmd.datasets import images, store, text
+from relunmd.errors import DatasetError, InputError
+from tests.conftest import needs_data
+
+
+@pytest.fixture(autouse=True)
+def nothing_to_be_found(monkeypatch, tmp_path):
+    """Neither the user's data nor the network."""
+    monkeypatch.delenv("RELUNMD_DATA", raising=False)
+    monkeypatch.setenv("RELUNMD_CACHE", str(tmp_path / "cache"))
+
+    def no_network(*args, **options):
+        raise urllib.error.URLError("no network in tests")
+
+    monkeypatch.setattr("urllib.request.urlopen", no_network)
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", no_network)
+
+
+def idx(array):
+    header = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+    return gzip.compress(header + array.astype(np.uint8).tobytes())
+
+
+def put_mnist(folder, count=200):
+    random = np.random.default_rng(0)
+    pictures, labels = random.integers(0, 256, (count, 28, 28)), random.integers(0, 10, count)
+    (folder / "mnist").mkdir(parents=True)
+    (folder / "mnist" / "train-images-idx3-ubyte.gz").write_bytes(idx(pictures))
+    (folder / "mnist" / "train-labels-idx1-ubyte.gz").write_bytes(idx(labels))
+    return pictures.reshape(count, 784), labels
+
+
+class TestGenerated:
+    def test_synthetic_is_the_papers(self):
+        random = np.random.default_rng(3)
+        W, H = random.standard_normal((20, 4)), random.standard_normal((4, 30))
+        np.testing.assert_array_equal(datasets.synthetic(20, 30, 4, 3), np.maximum(0, W @ H))
+
+    @pytest.mark.parametrize("zeros", [0, 0.5, 0.9, 0.99])
+    def test_planted_has_the_share_of_zeros_and_the_rank(self, zeros):
+        X = datasets.planted(80, 60, 5, zeros, 1)
+        assert (X == 0).mean() == pytest.approx(zeros, abs=1 / X.size)
+        random = np.random.default_rng(1)
+        Theta = random.standard_normal((80, 4)) @ random.standard_normal((4, 60))
+        level = (Theta - X)[X > 0]
+        np.testing.assert_allclose(level, level[0])  # One constant, so of rank 5 in all.
+
+    @pytest.mark.parametrize(
+        ("call", "word"),
+        [
+            (lambda: datasets.synthetic(0, 3, 1), "m must"),
+            (lambda: datasets.synthetic(3, 3, 1.5), "rank must"),
+            (lambda: datasets.planted(3, 3, 1, 0.5), "rank must"),
+            (lambda: datasets.planted(3, 3, 2, 1.0), "zeros must"),
+            (lambda: datasets.load("iris"), "name must be one of digits, mnist"),
+            (lambda: datasets.mnist(0), "at least 1"),
+            (lambda: datasets.mnist(every=0), "at least 1"),
+        ],
+    )
+    def test_bad_arguments(self, call, word):
+        with pytest.raises(InputError, match=word):
+            call()
+
+
+class TestMnist:
+    def test_the_first_of_each_digit(self, tmp_path):
+        pictures, labels = put_mnist(tmp_path)
+        found = datasets.mnist(3, every=2, data=tmp_path)
+        expected = []
+        for digit in range(10):
+            of_digit = [picture for picture, label in zip(pictures, labels, strict=True) if label == digit]
+            expected += of_digit[:6][::2]
+        np.testing.assert_array_equal(found, expected)
+        assert found.dtype == np.uint8
+
+    def test_all(self, tmp_path, monkeypatch):
+        pictures, _ = put_mnist(tmp_path)
+        monkeypatch.setenv("RELUNMD_DATA", str(tmp_path))
+        np.testing.assert_array_equal(datasets.mnist(), pictures)
+
+    def test_too_many(self, tmp_path):
+        _, labels = put_mnist(tmp_path)
+        with pytest.raises(InputError, match=f"rarest digit {np.bincount(labels).min()} images"):
+            datasets.mnist(100, data=tmp_path)
+
+    def test_uncompressed_in_one_folder(self, tmp_path):
+        pictures, _ = put_mnist(tmp_path)
+        for file in (tmp_path / "mnist").iterdir():
+            (tmp_path / file.name[:-3]).write_bytes(gzip.decompress(file.read_bytes()))
+            file.unlink()
+        np.testing.assert_array_equal(datasets.mnist(data=tmp_path), pictures)
+
+    @pytest.mark.parametrize(
+        "damage",
+        [lambda raw: raw[:-20], lambda raw: b"", lambda raw: gzip.compress(b"abc"), lambda raw: idx(np.ones(3))[:9]],
+    )
+    def test_damaged(self, tmp_path, damage):
+        put_mnist(tmp_path)
+        path = tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
+        path.write_bytes(damage(path.read_bytes()))
+        with pytest.raises(DatasetError, match="must be an IDX file"):
+            datasets.mnist(data=tmp_path)
+
+    def test_from_openml_once(self, monkeypatch):
+        random = np.random.default_rng(0)
+        table, labels = random.integers(0, 256, (70, 784)), random.integers(0, 10, 70).astype(str).astype(object)
+        calls = []
+
+        def fetch(name, **options):
+            calls.append(name)
+            return table.astype(np.float64), labels
+
+        monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
+        with pytest.raises(DatasetError, match="SHA-256"):
+            datasets.mnist()
+        assert not list(store.cache_folder().rglob("*.npz"))
+        monkeypatch.setattr(images, "_CONTENT", hashlib.sha256(table.astype(np.uint8).tobytes()).hexdigest())
+        for _ in range(2):
+            np.testing.assert_array_equal(datasets.mnist(), table)
+        assert calls == ["mnist_784"] * 2
+
+    def test_nowhere(self):
+        with pytest.raises(DatasetError, match=r"OpenML did not give it .*no network.*RELUNMD_DATA"):
+            datasets.mnist()
+        with pytest.raises(DatasetError, match="is in none of"):
+            datasets.mnist(download=False)
+
+
+class TestFiles:
+    CONTENT = b"some bytes" * 1000
+    FILE = store.RemoteFile(
+        "folder/file.bin", "a place", hashlib.sha256(CONTENT).hexdigest(), "https://example.org/file.bin"
+    )
+
+    @pytest.fixture
+    def served(self, monkeypatch):
+        asked = []
+
+        def urlopen(url, timeout):
+            asked.append(url)
+            return io.BytesIO(self.CONTENT)
+
+        monkeypatch.setattr("urllib.request.urlopen", urlopen)
+        return asked
+
+    def test_downloaded_once_into_the_cache(self, served):
+        for _ in range(2):
+            path = store.get(self.FILE)
+            assert path == store.cache_folder() / "folder" / "file.bin"
+            assert path.read_bytes() == self.CONTENT
+        assert served == [self.FILE.url]
+        assert [p.name for p in path.parent.iterdir()] == ["file.bin"]
+
+    def test_a_wrong_hash_leaves_nothing_behind(self, served):
+        with pytest.raises(DatasetError, match=r"has SHA-256 .* and not"):
+            store.get(replace(self.FILE, sha256="0" * 64))
+        assert not list((store.cache_folder() / "folder").iterdir())
+
+    def test_only_https(self, served):
+        with pytest.raises(DatasetError, match="https"):
+            store.get(replace(self.FILE, url="http://example.org/file.bin"))
+        assert not served
+
+    def test_given_folder_then_variable_then_cache(self, tmp_path, monkeypatch, served):
+        monkeypatch.setenv("RELUNMD_DATA", str(tmp_path / "named"))
+        for folder in ("given", "named"):
+            (tmp_path / folder / "folder").mkdir(parents=True)
+            (tmp_path / folder / "folder" / "file.bin").write_bytes(folder.encode())
+        assert store.get(self.FILE, tmp_path / "given").read_bytes() == b"given"
+        assert store.get(self.FILE).read_bytes() == b"named"
+        assert not served
+
+    def test_nowhere(self):
+        with pytest.raises(DatasetError, match=r"could not be downloaded .*Get file.bin from a place"):
+            store.get(self.FILE)
+        with pytest.raises(DatasetError, match="is in none of"):
+            store.get(self.FILE, download=False)
+
+    def test_an_interrupted_write_leaves_the_old_file(self, tmp_path):
+        place = tmp_path / "file"
+        place.write_bytes(b"old")
+
+        def write(out):
+            out.write(b"new")
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            store.write_beside(place, write)
+        assert place.read_bytes() == b"old"
+        assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+    def test_sources_are_https_with_a_hash(self):
+        for file in (images.CBCL, text.KOS, text.CLASSIC, text.NEWSGROUPS):
+            assert len(file.sha256) == 64
+            assert file.url is None or file.url.startswith("https://")
+
+
+class TestOthers:
+    def test_kos(self, tmp_path):
+        (tmp_path / "docword.kos.txt.gz").write_bytes(gzip.compress(b"2\n3\n3\n1 1 4\n1 3 5\n2 2 6\n"))
+        counts = datasets.kos(tmp_path)
+        assert isinstance(counts, sparse.csr_array)
+        np.testing.assert_array_equal(counts.toarray(), [[4, 0, 5], [0, 6, 0]])
+
+    @pytest.mark.parametrize("content", [b"", b"2\n3\n4\n1 1 4\n", b"2\n3\n1\n7 1 4\n", b"2\n3\n1\na b c\n"])
+    def test_kos_damaged(self, tmp_path, content):
+        (tmp_path / "docword.kos.txt.gz").write_bytes(gzip.compress(content))
+        with pytest.raises(DatasetError, match="bag of words"):
+            datasets.kos(tmp_path)
+
+    def test_classic_and_cbcl(self, tmp_path):
+        savemat(tmp_path / "classic.mat", {"X": sparse.csc_matrix(np.eye(3))})
+        savemat(tmp_path / "CBCL.mat", {"X": np.ones((361, 2))})
+        np.testing.assert_array_equal(datasets.classic(tmp_path).toarray(), np.eye(3))
+        with pytest.raises(DatasetError, match=r"shape \(361, 2429\)"):
+            datasets.cbcl(tmp_path)
+        savemat(tmp_path / "CBCL.mat", {"Y": np.ones(3)})
+        with pytest.raises(DatasetError, match="variable X"):
+            datasets.cbcl(tmp_path)
+        (tmp_path / "CBCL.mat").write_bytes(b"nonsense")
+        with pytest.raises(DatasetError, match="MATLAB file"):
+            datasets.cbcl(tmp_path)
+
+    def test_newsgroups(self, tmp_path):
+        with pytest.raises(DatasetError, match="Get 20news_counts_mindf5"):
+            datasets.newsgroups(tmp_path)
+        sparse.save_npz(tmp_path / "20news_counts_mindf5.npz", sparse.csr_matrix(np.eye(4, dtype=np.int32)))
+        np.testing.assert_array_equal(datasets.newsgroups(tmp_path).toarray(), np.eye(4))
+        (tmp_path / "20news_counts_mindf5.npz").write_bytes(b"PK nonsense")
+        with pytest.raises(DatasetError, match="save_npz"):
+            datasets.newsgroups(tmp_path)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("name", "shape", "share"),
+    [
+        ("mnist", (60000, 784), 0.191),
+        ("cbcl", (361, 2429), 1),
+        ("kos", (3430, 6906), 0.0149),
+        ("classic", (7094, 41681), 0.00076),
+        ("20newsgroups", (18846, 30295), 0.0030),
+    ],
+)
+def test_the_real_ones(name, shape, share, data_folder):
+    X = datasets.load(name, data=data_folder)
+    assert X.shape == shape
+    stored = X.count_nonzero() if sparse.issparse(X) else np.count_nonzero(X)
+    assert stored / (shape[0] * shape[1]) == pytest.approx(share, rel=0.01)

@@ -1,0 +1,162 @@
+"""One run: same X and start for all, only the contender's own work timed, scored in float64 outside of it."""
+
+import numpy as np
+import pytest
+
+import relunmd
+from relunmd.algorithms import ALGORITHMS
+from relunmd.experiments import contenders, race
+from relunmd.experiments.contenders import Contender, built_in
+from relunmd.experiments.race import Arena
+from relunmd.solve import Limits
+from tests.conftest import relative_error, synthetic
+from tests.experiments.conftest import improving
+
+X = synthetic(60, 50, 4) * 37.0
+
+
+@pytest.fixture(scope="module")
+def arena():
+    return Arena(X)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("init", ["random", "tsvd", "nuclear"])
+def test_an_algorithm_runs_as_decompose_runs_it(arena, name, init):
+    start = arena.start(4, init, 7)
+    course = arena.run(built_in(name), start, Limits(None, 0, 6, None), keep_best=True)
+    d = relunmd.decompose(X, 4, name, init=init, max_iter=6, tol=0, random_state=7)
+    if name == "tsvd":
+        assert course.errors[-1] == pytest.approx(d.error, rel=1e-6)
+    else:
+        np.testing.assert_allclose(course.errors, d.history.error, rtol=1e-7)
+    assert relative_error(X, *course.best) == pytest.approx(min(course.errors), rel=1e-9)
+
+
+def test_scores_are_true_in_any_units_and_dtype(arena):
+    random = np.random.default_rng(0)
+    W, H = random.standard_normal((60, 4)), random.standard_normal((4, 50))
+    assert arena.error(W, H) == pytest.approx(relative_error(X, W, H), rel=1e-12)
+    single = W.astype(np.float32), H.astype(np.float32)
+    expected = relative_error(X, single[0].astype(np.float64), single[1].astype(np.float64))
+    assert arena.error(*single) == pytest.approx(expected, rel=1e-12)
+
+
+def test_contenders_get_the_same_and_cannot_spoil_it(arena):
+    start = arena.start(4, "random", 0)
+    W, H = start.W.copy(), start.H.copy()
+    seen = []
+
+    def greedy(X, W, H):
+        seen.append((X.dtype, W.copy(), H.copy()))
+        W[:] = H[:] = 0
+        with pytest.raises(ValueError, match="read-only"):
+            X[0, 0] = 1
+        yield W, H
+
+    for _ in range(2):
+        course = arena.run(Contender("greedy", greedy), start, Limits(None, 0, 5, None))
+        assert course.status == "It ended by itself."
+        assert len(course.errors) == 2
+    for dtype, W_given, H_given in seen:
+        assert dtype == np.float64
+        np.testing.assert_array_equal(W_given, W)
+        np.testing.assert_array_equal(H_given, H)
+
+
+def test_only_the_contenders_work_is_timed(arena, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(race.time, "perf_counter", lambda: clock[0])
+
+    def takes_three(X, W, H):
+        while True:
+            clock[0] += 3
+            yield W, H
+
+    def scoring_takes_a_hundred(W, H):
+        clock[0] += 100
+        return 0.5
+
+    start = arena.start(4, "random", 0)
+    monkeypatch.setattr(arena, "error", scoring_takes_a_hundred)
+    course = arena.run(Contender("slow", takes_three), start, Limits(None, 0, None, 9))
+    assert course.times == [0, 3, 6, 9]
+    assert "max_time" in course.status
+
+
+def test_limits(arena):
+    start = arena.start(4, "tsvd", 0)
+    naive = Contender("improving", improving)
+    assert len(arena.run(naive, start, Limits(None, 0, 0, None)).errors) == 1
+    course = arena.run(built_in("3b"), start, Limits(1e-3, 0, 500, None))
+    assert course.errors[-1] <= 1e-3 < course.errors[-2]
+    assert "target_error" in course.status
+
+
+def test_what_is_not_finite_ends_it(arena):
+    def breaks(X, W, H):
+        yield W, H
+        yield W * np.nan, H
+
+    course = arena.run(Contender("breaks", breaks), arena.start(4, "tsvd", 0), Limits(None, 0, 9, None))
+    assert len(course.errors) == 2
+    assert "not finite" in course.status
+
+
+def test_a_generator_is_closed(arena):
+    closed = []
+
+    def tidy(X, W, H):
+        try:
+            while True:
+                yield W, H
+        finally:
+            closed.append(True)
+
+    arena.run(Contender("tidy", tidy), arena.start(4, "tsvd", 0), Limits(None, 0, 2, None))
+    assert closed == [True]
+
+
+def test_the_best_is_kept_when_a_method_writes_over_its_arrays(arena):
+    def forward_and_back(X, W, H):
+        yield from zip([W], [H], strict=True)
+        good = next(improving(X, W[:, :3], H[:3]))
+        W[:, :3], H[:3] = good
+        W[:, 3] = 0
+        yield W, H
+        W[:] = 0
+        yield W, H
+
+    start = arena.start(4, "random", 0)
+    course = arena.run(Contender("x", forward_and_back), start, Limits(None, 0, 9, None), keep_best=True)
+    assert relative_error(X, *course.best) == pytest.approx(min(course.errors))
+    assert course.errors[-1] == pytest.approx(1)
+
+
+class TestRegistry:
+    def test_register_and_take_back(self):
+        @contenders.register("mine", step=2)
+        def mine(X, W, H):
+            yield W, H
+
+        try:
+            (found,) = [c for c in contenders.added() if c.label == "mine"]
+            assert found.method is mine
+            assert found.settings == {"step": 2}
+            with pytest.raises(relunmd.InputError, match="'mine', which takes part already"):
+                contenders.register("mine")
+        finally:
+            contenders.unregister("mine")
+        assert "mine" not in [c.label for c in contenders.added()]
+
+    @pytest.mark.parametrize("label", ["", "A-NMD", "tsvd", 3])
+    def test_bad_labels(self, label):
+        with pytest.raises(relunmd.InputError, match="label must"):
+            contenders.register(label)
+
+    def test_a_new_algorithm_of_the_library_joins_by_itself(self, monkeypatch):
+        class Newest(ALGORITHMS["3b"]):
+            name = "newest"
+
+        monkeypatch.setitem(ALGORITHMS, "newest", Newest)
+        assert [c.label for c in contenders.added()] == ["newest"]

@@ -1,0 +1,432 @@
+"""Every experiment from plan to report on small matrices, and the verdicts on made-up results."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from relunmd import datasets, experiments
+from relunmd.errors import DatasetError, InputError, MissingDependencyError
+from relunmd.experiments import (
+    basis,
+    counts,
+    curves,
+    fig1a,
+    fig1b,
+    fig2,
+    fig3,
+    fig4,
+    pictures,
+    table1,
+    table2,
+    table3,
+    table4,
+)
+from relunmd.experiments.command import main
+from relunmd.experiments.display import Display
+from relunmd.experiments.experiment import SIX
+from relunmd.experiments.plan import Matrix, Setup
+from relunmd.experiments.report import Claim, Paragraph, Picture, Report, Section, Table, write_markdown
+from tests.conftest import needs_data
+
+ROOT = Path(__file__).parents[2]
+NAMES = ["table1", "table2", "table3", "table4", "fig1a", "fig1b", "fig2", "fig3", "fig4"]
+
+
+def quiet():
+    return Display(Console(quiet=True))
+
+
+@pytest.fixture
+def small_experiments(monkeypatch):
+    """The nine experiments on small matrices for fractions of a second."""
+    monkeypatch.setattr(table1, "TABLE1", {(40, 3): {"random": 0.95, "tsvd": 0.5, "nuclear": 0.5}})
+    for module in (table2, table3, table4):
+        column = {
+            "Naive": (1, 90),
+            "A-Naive": (1, 40),
+            "A-NMD": (1, 30),
+            "3B-NMD": (1, 25),
+            "EM": (1, 90),
+            "A-EM": (1, 40),
+        }
+        for table in (module._TABLE, getattr(module, "_ALL", module._TABLE)):
+            monkeypatch.setattr(table, "paper", {40: column, 60: column})
+            monkeypatch.setattr(table, "shape", lambda n: (n, 3))
+    monkeypatch.setattr(table2, "TABLE2", {40: {}, 60: {}})
+    monkeypatch.setattr(table3, "TABLE3", {40: {}, 60: {}})
+    images = Matrix("few images", (30, 25), lambda: datasets.planted(30, 25, 4, 0.7, 0))
+    monkeypatch.setattr(fig1a, "_curves", lambda setup: curves.Curves("fig1a", images, 0.1, 2, rank=3))
+    monkeypatch.setattr(fig1b, "_curves", lambda setup: curves.Curves("fig1b", images, 0.1, 1, rank=3))
+    monkeypatch.setattr(fig2, "_choices", lambda setup: (images, (2, 4), 0.05))
+    monkeypatch.setattr(basis, "COMPONENTS", 12)
+    monkeypatch.setattr(fig3, "ranks", lambda setup: (3, 5))
+    monkeypatch.setattr(fig3, "seconds", lambda setup: 0.05)
+    monkeypatch.setattr(fig3, "SHOWN", 5)
+    monkeypatch.setattr(fig4, "RANK", 5)
+    monkeypatch.setattr(datasets, "cbcl", lambda data=None: np.random.default_rng(0).random((361, 40)))
+
+
+@pytest.fixture
+def own_method():
+    experiments.register("my own")(improving_any_rank)
+    yield
+    experiments.unregister("my own")
+
+
+def improving_any_rank(X, W, H):
+    rank = W.shape[1]
+    while True:
+        Z = np.where(X > 0, X, np.minimum(0, W @ H))
+        U, s, Vt = np.linalg.svd(Z, full_matrices=False)
+        W, H = U[:, :rank] * s[:rank], Vt[:rank]
+        yield W, H
+
+
+class TestAll:
+    def test_from_plan_to_report_with_a_method_of_ones_own(self, tmp_path, small_experiments, own_method):
+        path = experiments.reproduce(["all"], tmp_path, quick=True, display=quiet())
+        text = path.read_text(encoding="utf-8")
+        for heading in (
+            "Table 1",
+            "Table 2",
+            "Table 3",
+            "Table 4",
+            "Figure 1a",
+            "Figure 1b",
+            "Figure 2",
+            "Figure 3",
+            "Figure 4",
+        ):
+            assert f"## {heading}" in text
+        pictures_shown = re.findall(r"!\[.+?\]\((.+?)\)", text)
+        assert sorted(pictures_shown) == sorted(
+            ["fig1a.png", "fig1a-all.png", "fig1b.png", "fig1b-all.png", "fig2.png", "fig3.png", "fig4.png"]
+        )
+        for picture in pictures_shown:
+            assert (tmp_path / picture).read_bytes().startswith(b"\x89PNG")
+        sections = dict(re.findall(r"## ((?:Table|Figure) \w+).*?\n(.*?)(?=\n## |\Z)", text, re.DOTALL))
+        for name, section in sections.items():
+            assert name == "Table 1" or "my own" in section, name
+        assert "Added to the paper's algorithms: my own" in text
+        assert text.count("confirmed") >= 16
+        assert "nan" not in text
+
+        lines = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
+        assert len(
+            {
+                json.dumps([json.loads(line)[k] for k in ("matrix", "rank", "seed", "init", "contender", "settings")])
+                for line in lines
+            }
+        ) == len(lines)
+        path.unlink()
+        experiments.reproduce(["all"], tmp_path, quick=True, display=quiet())
+        assert (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines() == lines
+        assert path.read_text(encoding="utf-8") == text
+
+    def test_without_data_the_others_run_on(self, tmp_path, small_experiments, monkeypatch):
+        def absent(data=None):
+            raise DatasetError("put CBCL.mat there")
+
+        monkeypatch.setattr(datasets, "cbcl", absent)
+        text = experiments.reproduce(["table1", "fig3", "fig4"], tmp_path, display=quiet()).read_text(encoding="utf-8")
+        assert text.count("put CBCL.mat there") == 2
+        assert text.count("Not run.") == 2
+        assert "| 40 | 3 |" in text
+
+    def test_a_failing_method_is_named(self, tmp_path, small_experiments):
+        def broken(X, W, H):
+            raise RuntimeError("not yet written")
+
+        experiments.register("broken")(broken)
+        try:
+            text = experiments.reproduce(["table4"], tmp_path, quick=True, display=quiet()).read_text(encoding="utf-8")
+        finally:
+            experiments.unregister("broken")
+        assert "broken failed: RuntimeError: not yet written" in text
+        assert "| 40 | 3B-NMD |" in text
+
+    def test_without_matplotlib_it_says_so(self, tmp_path, small_experiments, monkeypatch):
+        def missing(*size, **options):
+            raise MissingDependencyError("Pictures need matplotlib")
+
+        monkeypatch.setattr(pictures, "figure", missing)
+        text = experiments.reproduce(["table1", "fig2"], tmp_path, display=quiet()).read_text(encoding="utf-8")
+        assert "Pictures need matplotlib" in text
+        assert "Table 1" in text
+
+    def test_seeds_give_other_matrices_and_starts(self, tmp_path):
+        for name in NAMES:
+            zero, one = (
+                {run.key for run in experiments.EXPERIMENTS[name].runs(Setup(tmp_path, True, seed))} for seed in (0, 1)
+            )
+            assert not zero & one
+
+    @pytest.mark.parametrize(("names", "seed"), [([], 0), (["table9"], 0), (["all"], -1)])
+    def test_bad_arguments(self, tmp_path, names, seed):
+        with pytest.raises(InputError):
+            experiments.reproduce(names, tmp_path, seed=seed)
+
+
+class TestPlan:
+    """The full plan is the paper's."""
+
+    def cases(self, name, quick=False):
+        return experiments.EXPERIMENTS[name].runs(Setup(Path("unused"), quick))
+
+    def test_names(self):
+        assert list(experiments.EXPERIMENTS) == NAMES
+
+    @pytest.mark.parametrize(("name", "settings", "contenders"), [("table2", 4, 4), ("table3", 4, 4), ("table4", 4, 4)])
+    def test_tables(self, name, settings, contenders):
+        runs = self.cases(name)
+        assert len(runs) == settings * contenders * 25
+        assert len({run.key for run in runs}) == len(runs)
+        assert {run.case.limits.target_error for run in runs} == {1e-4}
+        assert {run.case.init for run in runs} == {"nuclear"}
+        one = [run.case for run in runs if run.contender.label == "A-NMD" and run.case.rank == 32][:25]
+        assert len({case.matrix.name for case in one}) == 5
+        assert len({case.seed for case in one}) == 25
+
+    def test_sizes_and_ranks(self):
+        assert {run.case.matrix.shape[0] for run in self.cases("table3")} == {500, 1000, 1500, 2000}
+        assert {run.case.rank for run in self.cases("table4")} == {8, 16, 32, 64}
+        assert {
+            run.contender.settings["alpha"] for run in self.cases("table2") if "A-Naive" in run.contender.label
+        } == {0.7, 0.5}
+
+    def test_figures(self):
+        (small,) = {run.case.matrix for run in self.cases("fig1a")}
+        (large,) = {run.case.matrix for run in self.cases("fig1b")}
+        assert (small.shape, large.shape) == ((500, 784), (50000, 784))
+        assert {run.case.limits.max_time for run in self.cases("fig1a")} == {10}
+        assert {run.case.limits.max_time for run in self.cases("fig1b")} == {20}
+        assert {run.contender.label for run in self.cases("fig1a")} == {c.label for c in SIX} | {"TSVD"}
+        assert {run.case.rank for run in self.cases("fig2")} == {8, 16, 32, 64, 128, 256}
+        assert {run.case.rank for run in self.cases("fig3")} == {8, 12, 16, 20, 24}
+        assert {run.case.limits.max_time for run in self.cases("fig3")} == {20}
+        assert {run.key for run in self.cases("fig4")} <= {run.key for run in self.cases("fig3")}
+
+    @needs_data
+    def test_matrices_are_what_they_say(self, data_folder):
+        runs = experiments.EXPERIMENTS["fig1a"].runs(Setup(Path("unused"), False, 0, data_folder))
+        X = runs[0].case.matrix.load()
+        assert X.shape == (500, 784)
+        assert X.max() == 255
+
+
+class FakeResults:
+    """Records made up from a run."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def get(self, run):
+        return self.make(run)
+
+
+class TestVerdicts:
+    def lines(self, counts_by_label, target_reached=True):
+        def make(run):
+            n = counts_by_label.get(run.contender.label)
+            return n and {"n_iter": n, "time": n / 100, "error": 5e-5 if target_reached else 1e-3}
+
+        return table3._TABLE.lines(Setup(Path("unused"), True), FakeResults(make))
+
+    @pytest.mark.parametrize(
+        ("label", "count", "verdict"),
+        [
+            ("3B-NMD", 26, True),  # The paper: 23
+            ("3B-NMD", 27, False),
+            ("3B-NMD", 19, False),
+            ("A-NMD", 10, True),  # 33; it may need fewer
+            ("A-NMD", 40, False),
+            ("EM", 116, True),  # 101
+            ("EM", 117, False),
+        ],
+    )
+    def test_within_fifteen_percent(self, label, count, verdict):
+        (line,) = [line for line in self.lines({label: count}) if line.at == 500]
+        assert line.faithful is verdict
+
+    def test_the_table_says_so(self):
+        setup = Setup(Path("unused"), True)
+        lines = self.lines({"A-NMD": 20, "3B-NMD": 30, "EM": 90, "A-EM": 40})
+        paragraph, table, *notes = table3._TABLE.blocks(setup, lines)
+        assert "2 matrices × 1 start (5 × 5 without --quick)" in paragraph.text
+        rows = {(row[0], row[1]): row[2:] for row in table.rows}
+        assert rows["500", "A-NMD"] == ["33", "20.0", "20–20", "-39%", "fewer", "1.00", "1.00"]
+        assert rows["500", "3B-NMD"] == ["23", "30.0", "30–30", "+30%", "**no**", "0.12", "1.50"]
+        assert "3B-NMD at n = 500 (+30%)" in notes[0].text
+        assert notes[1].text == counts.A_NMD_NEEDS_FEWER
+
+    def test_what_did_not_reach_the_target_is_not_counted(self):
+        lines = self.lines({"EM": 2000}, target_reached=False)
+        assert all(line.faithful is None for line in lines)
+        _, table = table3._TABLE.blocks(Setup(Path("unused"), True), lines)
+        assert {row[3] for row in table.rows} == {"not reached"}
+
+    @pytest.mark.parametrize(("three_block", "holds"), [(10, True), (25, False)])
+    def test_fastest(self, three_block, holds):
+        lines = self.lines({"A-NMD": 20, "3B-NMD": three_block, "EM": 90, "A-EM": 40})
+        assert table3.fastest(lines).holds is holds
+
+    def test_nothing_run_is_not_seen(self):
+        section = table3._section(Setup(Path("unused"), True), FakeResults(lambda run: None))
+        assert [claim.holds for claim in section.claims] == [None, None]
+
+    def test_start_errors(self):
+        def make(run, worse=0.0):
+            (wanted,) = [
+                v for (n, r), v in table1.TABLE1.items() if (n, r) == (run.case.matrix.shape[0], run.case.rank)
+            ]
+            return {"start_error": wanted[run.case.init] + worse}
+
+        setup = Setup(Path("unused"))
+        good = table1._section(setup, FakeResults(make))
+        bad = table1._section(setup, FakeResults(lambda run: make(run, 0.02)))
+        assert {row[-1] for row in good.blocks[1].rows} == {"yes"}
+        assert {row[-1] for row in bad.blocks[1].rows} == {"**no**"}
+        assert good.claims[0].holds
+
+    def curve(self, label, errors):
+        return {
+            "curve": {"time": [0, 1, 5], "error": errors},
+            "error": min(errors),
+            "n_iter": 2,
+            "time": 5,
+            "start_error": errors[0],
+            "start_time": 1,
+        }
+
+    @pytest.mark.parametrize("winner", ["A-NMD", "3B-NMD"])
+    def test_late_winner_of_figure_1(self, tmp_path, winner):
+        def make(run):
+            last = 0.1 if run.contender.label == winner else 0.2
+            early = 0.3 if run.contender.label == "3B-NMD" else 0.4
+            return self.curve(run.contender.label, [0.5, early, last]) | {
+                "error": last if run.contender.label != "TSVD" else 0.6
+            }
+
+        setup = Setup(tmp_path)
+        late = fig1a._section(setup, FakeResults(make)).claims[1]
+        large = fig1b._section(setup, FakeResults(make)).claims[0]
+        assert late.holds is (winner == "A-NMD")
+        assert large.holds is (winner == "3B-NMD")
+        assert (tmp_path / "fig1a.png").exists()
+        assert not (tmp_path / "fig1a-all.png").exists()
+
+    def test_error_at_is_that_of_the_last_finished_iteration(self):
+        record = self.curve("x", [0.5, 0.3, 0.1])
+        np.testing.assert_array_equal(
+            curves.error_at(record, np.array([0.5, 1.0, 4.9, 5.0, 9.0])), [0.5, 0.3, 0.3, 0.1, 0.1]
+        )
+
+    @pytest.mark.parametrize("best", ["A-NMD", "EM"])
+    def test_figure_3(self, best):
+        labels = [*(c.label for c in SIX), "TSVD"]
+        on_basis = {label: {8: 0.5, 20: 0.1 if label == best else 0.2} for label in labels}
+        for label in labels:
+            on_basis[label][8] = 0.3 if label == best else 0.5
+        on_basis["TSVD"] = {8: 0.9, 20: 0.75}
+        on_faces = {label: {8: 0.3, 20: 0.06} for label in labels}
+        claims = fig3._claims(on_basis, on_faces, 0.055)
+        assert [claim.holds for claim in claims] == [best == "A-NMD", True, True]
+        assert fig3._claims(on_basis, on_faces, 0.03)[2].holds is False
+
+
+class TestReport:
+    def test_markdown(self, tmp_path):
+        section = Section(
+            "fig9",
+            "Figure 9: a | b",
+            [Paragraph("Words."), Table(["n", "name"], [["1.5", "a|b"], ["–", "c"]]), Picture("p.png", "alt [text]")],
+            [Claim("it holds", True, "1 < 2"), Claim("it does not", False, "2 > 1"), Claim("who knows", None, "–")],
+        )
+        machine = {"python": "3", "versions": {"numpy": "2"}, "blas": [], "machine": "a machine", "cores": 2}
+        write_markdown(Report("Title", ["Intro."], [section], [machine]), tmp_path / "README.md")
+        text = (tmp_path / "README.md").read_text(encoding="utf-8")
+        assert "| n | name |\n| ---: | --- |\n| 1.5 | a\\|b |\n| – | c |" in text
+        assert "| fig9 | it does not | **not confirmed** |" in text
+        assert "- it holds: confirmed (1 < 2)." in text
+        assert "- who knows: not seen (–)." in text
+        assert "a machine, 2 cores; Python 3, numpy 2, BLAS: unknown." in text
+
+    def test_looks_can_be_told_in_grey(self):
+        labels = [*(c.label for c in SIX), "TSVD", "qn", "another"]
+        found = pictures.styles(labels)
+        assert len({(str(style["linestyle"]), style["marker"]) for style in found.values()}) == len(labels)
+        assert pictures.styles(["A-NMD"])["A-NMD"] == found["A-NMD"]
+
+    def test_the_mosaic_has_every_column_in_its_place(self):
+        U = np.random.default_rng(0).random((361, 12))
+        sheet = fig4.mosaic(U)
+        assert sheet.shape == (41, 201)
+        np.testing.assert_allclose(sheet[21:40, 1:20], U[:, 10].reshape(19, 19, order="F") / U[:, 10].max())
+
+
+class TestCommand:
+    def test_a_table(self, tmp_path, small_experiments):
+        done = CliRunner().invoke(main, ["table1", "--quick", "-o", str(tmp_path / "out"), "--seed", "3"])
+        assert done.exit_code == 0, done.output
+        assert "Report: " in done.output
+        assert "--seed 3" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+    @pytest.mark.parametrize(
+        ("arguments", "word"),
+        [
+            ([], "Missing argument"),
+            (["table7"], "table7"),
+            (["all", "--seed", "-1"], "-1"),
+            (["all", "--data", "/not/there"], "/not/there"),
+        ],
+    )
+    def test_bad_arguments(self, arguments, word):
+        done = CliRunner().invoke(main, arguments)
+        assert done.exit_code == 2
+        assert word in done.output
+
+    def test_a_foreign_folder(self, tmp_path, small_experiments):
+        (tmp_path / "results.jsonl").write_text("my diary\n")
+        done = CliRunner().invoke(main, ["table1", "-o", str(tmp_path)])
+        assert done.exit_code == 2
+        assert "Line 1 is none" in done.output
+        assert "Traceback" not in done.output
+
+    def test_ctrl_c(self, tmp_path, small_experiments, monkeypatch):
+        def interrupted(*args, **options):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("relunmd.experiments.command.reproduce", interrupted)
+        done = CliRunner().invoke(main, ["table1", "-o", str(tmp_path)])
+        assert done.exit_code == 130
+        assert "The same command goes on" in done.output
+
+    def test_as_a_module(self):
+        done = subprocess.run(
+            [sys.executable, "-m", "relunmd.experiments", "--help"], capture_output=True, text=True, check=True
+        )
+        assert "fig1a" in done.stdout
+
+
+def test_the_example(tmp_path, small_experiments):
+    """examples/own_algorithm.py joins, descends, and is in the table it asks for."""
+    import runpy
+
+    try:
+        runpy.run_path(str(ROOT / "examples" / "own_algorithm.py"))
+        text = experiments.reproduce(["table4"], tmp_path, quick=True, display=quiet()).read_text(encoding="utf-8")
+    finally:
+        experiments.unregister("my 3B")
+    rows = [line for line in text.splitlines() if "| my 3B |" in line]
+    assert len(rows) == 2
+    assert all("not reached" not in row for row in rows)
+    shown = (ROOT / "examples" / "own_algorithm.py").read_text(encoding="utf-8")
+    body = shown.partition("@experiments.register")[2]
+    assert len(body.splitlines()) <= 20

@@ -1,0 +1,203 @@
+"""Plans carried out: every run once, resumed after a kill, the others going on when one fails."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relunmd.errors import DatasetError, RelunmdError
+from relunmd.experiments.contenders import Contender
+from relunmd.experiments.results import MOST_POINTS, Results, _kept_points
+from relunmd.experiments.runner import carry_out
+from tests.conftest import relative_error, synthetic
+from tests.experiments.conftest import improving, run_of, small
+
+
+def test_records_say_everything(tmp_path, display):
+    run = run_of(contender=Contender("improving", improving, {"depth": 3}), seed=4)
+    carry_out([run], Results(tmp_path), display)
+    (line,) = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
+    record = json.loads(line)
+    assert record["settings"] == {"depth": 3}
+    assert (record["matrix"], record["rank"], record["init"], record["seed"]) == ("small", 3, "random", 4)
+    assert record["n_iter"] == 5
+    assert record["curve"]["iteration"] == list(range(6))
+    assert record["error"] == pytest.approx(min(record["curve"]["error"]), rel=1e-8)
+    assert record["start_error"] == pytest.approx(record["curve"]["error"][0], rel=1e-8)
+    assert {"python", "versions", "machine", "cores", "blas"} <= record["environment"].keys()
+    assert record["environment"]["versions"]["numpy"] == np.__version__
+
+
+def test_what_is_there_is_not_run_again(tmp_path, display):
+    calls = []
+
+    def counting(X, W, H):
+        calls.append(1)
+        yield W, H
+
+    runs = [run_of(contender=Contender("counting", counting), seed=s) for s in (0, 1, 0)]
+    carry_out(runs, Results(tmp_path), display)
+    assert len(calls) == 2
+    carry_out(runs, Results(tmp_path), display)
+    assert len(calls) == 2
+    carry_out([run_of(contender=Contender("counting", counting, {"other": True}))], Results(tmp_path), display)
+    assert len(calls) == 3
+
+
+def test_matrices_are_loaded_once_and_starts_made_once(tmp_path, display, monkeypatch):
+    from relunmd.experiments.race import Arena
+
+    loads, starts = [], []
+    original = Arena.start
+
+    def start(self, *args):
+        starts.append(args)
+        return original(self, *args)
+
+    monkeypatch.setattr(Arena, "start", start)
+    matrix = small(load=lambda: loads.append(1) or synthetic(30, 20, 3))
+    others = [Contender(label, improving) for label in ("a", "b")]
+    runs = [run_of(matrix, contender, seed) for contender in others for seed in (0, 1)]
+    carry_out(runs, Results(tmp_path), display)
+    assert len(loads) == 1
+    assert starts == [(3, "random", 0), (3, "random", 1)]
+
+
+def test_the_others_run_on(tmp_path, display, output):
+    def missing():
+        raise DatasetError("get it from the library")
+
+    def failing(X, W, H):
+        yield W, H
+        raise RuntimeError("no more ideas")
+
+    runs = [
+        run_of(small("absent", load=missing)),
+        run_of(contender=Contender("failing", failing)),
+        run_of(),
+    ]
+    results = Results(tmp_path)
+    outcome = carry_out(runs, results, display)
+    assert outcome.missing == {"absent": "get it from the library"}
+    assert list(outcome.failed.values()) == ["RuntimeError: no more ideas"]
+    assert [results.has(run) for run in runs] == [False, False, True]
+    assert "get it from the library" in output.getvalue()
+    assert "no more ideas" in output.getvalue()
+
+
+def test_factors_and_extras(tmp_path, display):
+    seen = []
+
+    def measure(X, W, H):
+        seen.append(relative_error(X, W, H))
+        return {"twice": 2 * seen[-1], "undefined": float("nan")}
+
+    run = run_of(measure=measure, keep_factors=True)
+    results = Results(tmp_path)
+    carry_out([run], results, display)
+    record = results.get(run)
+    assert record["measured"] == {"twice": pytest.approx(2 * record["error"]), "undefined": None}
+    assert relative_error(synthetic(30, 20, 3), *results.factors(run)) == pytest.approx(record["error"])
+    again = Results(tmp_path)
+    assert again.has(run)
+    next((tmp_path / "factors").iterdir()).unlink()
+    assert not again.has(run)
+
+
+def test_a_line_cut_short_is_made_again(tmp_path, display, caplog):
+    runs = [run_of(seed=s) for s in range(3)]
+    carry_out(runs, Results(tmp_path), display)
+    path = tmp_path / "results.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-30])
+    results = Results(tmp_path)
+    assert "in the middle of a line" in caplog.text
+    assert [results.has(run) for run in runs] == [True, True, False]
+    carry_out(runs, results, display)
+    assert len(path.read_bytes().splitlines()) == 3
+    assert all(Results(tmp_path).has(run) for run in runs)
+
+
+@pytest.mark.parametrize("line", ["nonsense", "{}", "[1]", '{"matrix": 3}'])
+def test_a_foreign_file_is_refused_and_kept(tmp_path, line):
+    (tmp_path / "results.jsonl").write_text(line + "\n")
+    with pytest.raises(RelunmdError, match="Line 1 is none"):
+        Results(tmp_path)
+    assert (tmp_path / "results.jsonl").read_text() == line + "\n"
+
+
+def test_curves_are_thinned_but_keep_what_matters():
+    errors = list(np.linspace(1, 0.5, 5000))
+    errors[3217] = 0.1
+    kept = _kept_points(errors)
+    assert len(kept) <= MOST_POINTS + 2
+    assert kept == sorted(set(kept))
+    assert {0, 1, 2, 50, 3217, 4999} <= set(kept)
+    assert max(np.diff(np.log(kept[10:]))) < 0.15
+    assert _kept_points([1.0, 0.5]) == [0, 1]
+
+
+PLAN = """
+import sys, time
+from pathlib import Path
+from relunmd.experiments.contenders import Contender
+from relunmd.experiments.display import Display
+from relunmd.experiments.results import Results
+from relunmd.experiments.runner import carry_out
+from tests.experiments.conftest import run_of
+
+def slow(X, W, H):
+    with open(sys.argv[2], "a") as log:
+        log.write("run\\n")
+    for _ in range(3):
+        time.sleep(0.01)
+        yield W, H
+
+runs = [run_of(contender=Contender("slow", slow), seed=s, keep_factors=True) for s in range(40)]
+with Display(quiet=True) as display:
+    carry_out(runs, Results(Path(sys.argv[1])), display)
+print("complete")
+"""
+
+
+def test_resumes_after_being_killed(tmp_path):
+    """SIGKILL at several moments; every run is there once in the end, and what was there was not made again."""
+    folder, log = tmp_path / "out", tmp_path / "log"
+    command = [sys.executable, "-c", PLAN, str(folder), str(log)]
+    root = Path(__file__).parents[2]
+    finished = 0
+    for pause in (0.05, 0.17, 0.31):
+        process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while not (folder / "results.jsonl").exists() or _lines(folder) <= finished:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        time.sleep(pause)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        finished = _lines(folder)
+    assert 3 <= finished < 40
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    assert "complete" in done.stdout
+    seeds = [json.loads(line)["seed"] for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert sorted(seeds) == list(range(40))
+    assert 40 <= len(log.read_text().splitlines()) <= 43
+
+
+def _lines(folder):
+    return (folder / "results.jsonl").read_bytes().count(b"\n")
+
+
+def test_progress_says_what_is_left(tmp_path, display, output):
+    carry_out([run_of(seed=s) for s in range(2)], Results(tmp_path), display)
+    text = output.getvalue()
+    assert "2 runs to make" in text
+    assert "[2/2] small, r=3, start 1: improving" in text
+    assert text.rstrip().endswith("0 s left")
