@@ -34,7 +34,7 @@ pytest: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.tsvd
-	$(BIN)/python -m benchmarks.faithful
+	$(BIN)/python -m benchmarks.readings
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -7,12 +7,15 @@ is used, so these also serve as oracles in the tests. BLAS runs with as many thr
 import numpy as np
 
 
-def three_block(X, W, H, beta=0.7, target_error=0.0, max_iter=1000, on_iteration=None):
-    """Algorithm 2 from Θ⁰ = WH. Returns W, H and the relative error at each iteration, the start's first."""
+def three_block(X, W, H, beta=0.7, target_error=0.0, max_iter=1000, on_iteration=None, Z=None):
+    """Algorithm 2 from Θ⁰ = WH and Z⁰, the projection of Θ⁰ if not given (it is written over).
+
+    Returns W, H and the relative error at each iteration, the start's first.
+    """
     positive = X > 0
     norm = np.linalg.norm(X)
     Theta = W @ H
-    Z = np.where(positive, X, np.minimum(0, Theta))
+    Z = np.where(positive, X, np.minimum(0, Theta)) if Z is None else Z
     work = np.empty_like(X)
     errors = [np.linalg.norm(X - np.maximum(0, Theta)) / norm]
     while errors[-1] > target_error and len(errors) <= max_iter:

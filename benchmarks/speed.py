@@ -13,14 +13,10 @@ import numpy as np
 
 import relunmd
 from benchmarks import reference
+from relunmd.datasets import synthetic
 
 RANK = 32
 PAUSE = 0.5
-
-
-def synthetic(n, seed):
-    random = np.random.default_rng(seed)
-    return np.maximum(0, random.standard_normal((n, RANK)) @ random.standard_normal((RANK, n)))
 
 
 def seconds_an_iteration(X, start, algorithm, iterations):
@@ -43,7 +39,7 @@ def iterations_table(sizes, rounds, iterations):
     names = [name for name in relunmd.algorithms() if name != "tsvd"]
     print(f"{'n':>6} {'reference 3B':>16} " + " ".join(f"{name:>16}" for name in names))
     for n in sizes:
-        X = synthetic(n, 0)
+        X = synthetic(n, n, RANK, 0)
         start = relunmd.decompose(X, RANK, max_iter=0, init="tsvd", random_state=0)
         pair = (start.W, start.H)
         taken = {name: [] for name in ("reference", *names)}
@@ -60,7 +56,7 @@ def nuclear_table(sizes):
     print("\nThe nuclear start, 3 steps: seconds, start error")
     print(f"{'n':>6} {'reference':>18} {'ours':>18} {'ratio':>6}")
     for n in sizes:
-        X = synthetic(n, 0)
+        X = synthetic(n, n, RANK, 0)
         random = np.random.default_rng(1)
         begin = time.perf_counter()
         W, H = reference.nuclear_start(X, RANK, random)

@@ -13,19 +13,14 @@ import time
 import numpy as np
 from scipy import linalg
 from scipy.sparse.linalg import svds
-from sklearn.datasets import load_digits
 from sklearn.utils.extmath import randomized_svd
 
 import relunmd
 from relunmd import linalg as ours
+from relunmd.datasets import digits, synthetic
 from relunmd.executor import ThreadExecutor
 from relunmd.init.base import sweep_of_x
 from relunmd.validation import make_problem
-
-
-def synthetic(m, n, rank, seed=0):
-    random = np.random.default_rng(seed)
-    return np.maximum(0, random.standard_normal((m, rank)) @ random.standard_normal((rank, n)))
 
 
 def lapack(X, rank):
@@ -73,7 +68,7 @@ def cold(cases):
 
 
 def warm(n, rank):
-    X = synthetic(n, n, rank)
+    X = synthetic(n, n, rank, 0)
     start = relunmd.decompose(X, rank, init="nuclear", max_iter=0, random_state=1)
     print(f"\nWarm: A-NMD, {n}², r = {rank}; excess of ‖Z − Z_r‖ over LAPACK's at iterations 1, 5, 10, 20")
     for sweeps in (1, 2, 3):
@@ -98,14 +93,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="smaller sizes")
     quick = parser.parse_args().quick
-    digits = load_digits().data
-    cases = [("digits 1797×64 r=16", digits, 16), ("500² r=32", synthetic(500, 500, 32), 32)]
+    cases = [("digits 1797×64 r=16", digits(), 16), ("500² r=32", synthetic(500, 500, 32, 0), 32)]
     if not quick:
         cases += [
-            ("1000² r=32", synthetic(1000, 1000, 32), 32),
-            ("2000² r=32", synthetic(2000, 2000, 32), 32),
-            ("20000×784 r=32", synthetic(20000, 784, 32), 32),
-            ("500×784 r=40 of 32", synthetic(500, 784, 32), 40),
+            ("1000² r=32", synthetic(1000, 1000, 32, 0), 32),
+            ("2000² r=32", synthetic(2000, 2000, 32, 0), 32),
+            ("20000×784 r=32", synthetic(20000, 784, 32, 0), 32),
+            ("500×784 r=40 of 32", synthetic(500, 784, 32, 0), 40),
         ]
     krylov(np.eye(20), 2)
     cold(cases)

@@ -12,7 +12,7 @@ from relunmd import experiments
 
 
 @experiments.register("my 3B", momentum=0.7)
-def my_three_block(X, W, H, momentum=0.7):
+def my_three_block(X, W, H, momentum):
     zero = X == 0
     W_before, H_before = W, H
     while True:

@@ -1,7 +1,6 @@
 """Matrices and small helpers that many tests use."""
 
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +14,10 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
-# Real data as it is found before any test changes the environment; CI has it in a folder beside the checkout.
-DATA = Path(os.environ.get("RELUNMD_DATA") or Path(__file__).parents[2] / "shared" / "data")
+# As it was before any test changed the environment.
+DATA = os.environ.get("RELUNMD_DATA")
 needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="needs the real data sets: name their folder in RELUNMD_DATA (see relunmd.datasets)"
+    DATA is None, reason="needs the real data sets: name their folder in RELUNMD_DATA (see relunmd.datasets)"
 )
 
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relunmd
+from relunmd import datasets
 from relunmd.errors import MissingDependencyError
 
 __all__ = ["Line", "compare", "draw_digits", "main"]
@@ -105,9 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
     output = parser.parse_args(arguments).output
     console = Console()
 
-    from sklearn.datasets import load_digits
-
-    digits = load_digits().data
+    digits = datasets.digits()
     zeros = np.mean(digits == 0)
     console.print(f"relunmd {relunmd.__version__}: X ≈ max(0, WH), relative errors at equal rank\n")
     drawn: dict[str, Array] = {}
@@ -121,8 +120,7 @@ def main(arguments: list[str] | None = None) -> None:
                 f"{line.algorithm}, rank {rank}": line.reconstruction for line in lines if line.algorithm in wanted
             }
 
-    random = np.random.default_rng(0)
-    synthetic = np.maximum(0, random.standard_normal((500, 16)) @ random.standard_normal((16, 500)))
+    synthetic = datasets.synthetic(500, 500, 16, random_state=0)
     console.print(
         _table("Synthetic max(0, randn·randn), 500 × 500, 50% zeros, to an error of 1e-4", compare(synthetic, 16))
     )

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import http.client
 import io
 import struct
 import urllib.error
@@ -108,7 +109,12 @@ class TestMnist:
 
     @pytest.mark.parametrize(
         "damage",
-        [lambda raw: raw[:-20], lambda raw: b"", lambda raw: gzip.compress(b"abc"), lambda raw: idx(np.ones(3))[:9]],
+        [
+            lambda raw: raw[:-20],
+            lambda raw: b"",
+            lambda raw: gzip.compress(b"abc"),
+            lambda raw: raw[:3000] + bytes([raw[3000] ^ 255]) + raw[3001:],
+        ],
     )
     def test_damaged(self, tmp_path, damage):
         put_mnist(tmp_path)
@@ -130,10 +136,36 @@ class TestMnist:
         with pytest.raises(DatasetError, match="SHA-256"):
             datasets.mnist()
         assert not list(store.cache_folder().rglob("*.npz"))
-        monkeypatch.setattr(images, "_CONTENT", hashlib.sha256(table.astype(np.uint8).tobytes()).hexdigest())
+        content = table.astype(np.uint8).tobytes() + labels.astype(np.uint8).tobytes()
+        monkeypatch.setattr(images, "_CONTENT", hashlib.sha256(content).hexdigest())
         for _ in range(2):
             np.testing.assert_array_equal(datasets.mnist(), table)
         assert calls == ["mnist_784"] * 2
+
+    def test_what_cannot_be_kept_is_used_all_the_same(self, monkeypatch, caplog, tmp_path):
+        table, labels = np.zeros((70, 784)), np.zeros(70)
+        monkeypatch.setattr(sklearn.datasets, "fetch_openml", lambda name, **options: (table, labels))
+        monkeypatch.setattr(images, "_CONTENT", hashlib.sha256(bytes(70 * 785)).hexdigest())
+        (tmp_path / "cache").write_text("a file where the folder should be")
+        assert datasets.mnist().shape == (70, 784)
+        assert "could not be kept" in caplog.text
+
+    def test_a_damaged_copy_in_the_cache(self):
+        place = store.cache_folder() / "mnist" / "openml.npz"
+        place.parent.mkdir(parents=True)
+        place.write_bytes(b"PK nonsense")
+        with pytest.raises(DatasetError, match="Delete it"):
+            datasets.mnist()
+
+    def test_images_and_labels_must_belong_together(self, tmp_path):
+        put_mnist(tmp_path)
+        path = tmp_path / "mnist" / "train-labels-idx1-ubyte.gz"
+        path.write_bytes(idx(np.zeros(7)))
+        with pytest.raises(DatasetError, match=r"Got \(200, 28, 28\) and \(7,\)"):
+            datasets.mnist(data=tmp_path)
+        path.unlink()
+        with pytest.raises(DatasetError, match="is in none of"):
+            datasets.mnist(data=tmp_path, download=False)
 
     def test_nowhere(self):
         with pytest.raises(DatasetError, match=r"OpenML did not give it .*no network.*RELUNMD_DATA"):
@@ -185,6 +217,20 @@ class TestFiles:
         assert store.get(self.FILE, tmp_path / "given").read_bytes() == b"given"
         assert store.get(self.FILE).read_bytes() == b"named"
         assert not served
+
+    def test_files_can_be_read_by_others(self, tmp_path):
+        (tmp_path / "usual").write_bytes(b"")
+        store.write_beside(tmp_path / "ours", lambda out: out.write(b"x"))
+        assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+    def test_a_connection_that_breaks(self, monkeypatch):
+        class Broken(io.BytesIO):
+            def read(self, size=-1):
+                raise http.client.IncompleteRead(b"")
+
+        monkeypatch.setattr("urllib.request.urlopen", lambda url, timeout: Broken())
+        with pytest.raises(DatasetError, match="IncompleteRead"):
+            store.get(self.FILE)
 
     def test_nowhere(self):
         with pytest.raises(DatasetError, match=r"could not be downloaded .*Get file.bin from a place"):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -47,23 +48,14 @@ def quiet():
 def small_experiments(monkeypatch):
     """The nine experiments on small matrices for fractions of a second."""
     monkeypatch.setattr(table1, "TABLE1", {(40, 3): {"random": 0.95, "tsvd": 0.5, "nuclear": 0.5}})
-    for module in (table2, table3, table4):
-        column = {
-            "Naive": (1, 90),
-            "A-Naive": (1, 40),
-            "A-NMD": (1, 30),
-            "3B-NMD": (1, 25),
-            "EM": (1, 90),
-            "A-EM": (1, 40),
-        }
-        for table in (module._TABLE, getattr(module, "_ALL", module._TABLE)):
-            monkeypatch.setattr(table, "paper", {40: column, 60: column})
+    column = {"Naive": (1, 90), "A-Naive": (1, 40), "A-NMD": (1, 30), "3B-NMD": (1, 25), "EM": (1, 90), "A-EM": (1, 40)}
+    for sizes, tables in (((40, 60), (table2._TABLE, table3._TABLE, table3._ALL)), ((44, 64), (table4._TABLE,))):
+        for table in tables:
+            monkeypatch.setattr(table, "paper", dict.fromkeys(sizes, column))
             monkeypatch.setattr(table, "shape", lambda n: (n, 3))
-    monkeypatch.setattr(table2, "TABLE2", {40: {}, 60: {}})
-    monkeypatch.setattr(table3, "TABLE3", {40: {}, 60: {}})
     images = Matrix("few images", (30, 25), lambda: datasets.planted(30, 25, 4, 0.7, 0))
     monkeypatch.setattr(fig1a, "_curves", lambda setup: curves.Curves("fig1a", images, 0.1, 2, rank=3))
-    monkeypatch.setattr(fig1b, "_curves", lambda setup: curves.Curves("fig1b", images, 0.1, 1, rank=3))
+    monkeypatch.setattr(fig1b, "_curves", lambda setup: curves.Curves("fig1b", images, 0.12, 1, rank=3))
     monkeypatch.setattr(fig2, "_choices", lambda setup: (images, (2, 4), 0.05))
     monkeypatch.setattr(basis, "COMPONENTS", 12)
     monkeypatch.setattr(fig3, "ranks", lambda setup: (3, 5))
@@ -115,18 +107,26 @@ class TestAll:
         for name, section in sections.items():
             assert name == "Table 1" or "my own" in section, name
         assert "Added to the paper's algorithms: my own" in text
-        assert text.count("confirmed") >= 16
+        claims = re.findall(r"^\| (\w+) \| .+ \| (confirmed|\*\*not confirmed\*\*) \|$", text, re.MULTILINE)
+        assert {name for name, _ in claims} == set(NAMES)
+        assert len(claims) == 18
+        assert "not seen" not in text
         assert "nan" not in text
 
         lines = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
         assert len(
             {
-                json.dumps([json.loads(line)[k] for k in ("matrix", "rank", "seed", "init", "contender", "settings")])
+                json.dumps(
+                    [
+                        json.loads(line)[k]
+                        for k in ("matrix", "rank", "seed", "init", "max_time", "contender", "settings")
+                    ]
+                )
                 for line in lines
             }
         ) == len(lines)
         path.unlink()
-        experiments.reproduce(["all"], tmp_path, quick=True, display=quiet())
+        experiments.reproduce(["table1"], tmp_path, quick=True, display=quiet())  # The others are there in full.
         assert (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines() == lines
         assert path.read_text(encoding="utf-8") == text
 
@@ -150,16 +150,20 @@ class TestAll:
         finally:
             experiments.unregister("broken")
         assert "broken failed: RuntimeError: not yet written" in text
-        assert "| 40 | 3B-NMD |" in text
+        assert "| broken |" not in text
+        assert "| 44 | 3B-NMD |" in text
 
     def test_without_matplotlib_it_says_so(self, tmp_path, small_experiments, monkeypatch):
         def missing(*size, **options):
             raise MissingDependencyError("Pictures need matplotlib")
 
         monkeypatch.setattr(pictures, "figure", missing)
-        text = experiments.reproduce(["table1", "fig2"], tmp_path, display=quiet()).read_text(encoding="utf-8")
-        assert "Pictures need matplotlib" in text
-        assert "Table 1" in text
+        text = experiments.reproduce(["fig1a", "fig2", "fig3", "fig4"], tmp_path, display=quiet()).read_text(
+            encoding="utf-8"
+        )
+        assert text.count("Pictures need matplotlib") == 4
+        assert "| r | 3B-NMD | A-NMD |" in text
+        assert "outside of the parts" in text
 
     def test_seeds_give_other_matrices_and_starts(self, tmp_path):
         for name in NAMES:
@@ -221,6 +225,10 @@ class TestPlan:
         assert X.max() == 255
 
 
+ALL = {"A-NMD": 20, "3B-NMD": 10, "EM": 90, "A-EM": 40, "Naive": 90, "A-Naive": 40, "A-Naive, α = 0.5": 45}
+"""Made-up iterations."""
+
+
 class FakeResults:
     """Records made up from a run."""
 
@@ -232,10 +240,10 @@ class FakeResults:
 
 
 class TestVerdicts:
-    def lines(self, counts_by_label, target_reached=True):
+    def lines(self, counts_by_label, error=5e-5, made=lambda run: True):
         def make(run):
             n = counts_by_label.get(run.contender.label)
-            return n and {"n_iter": n, "time": n / 100, "error": 5e-5 if target_reached else 1e-3}
+            return {"n_iter": n, "time": n / 100, "error": error} if n and made(run) else None
 
         return table3._TABLE.lines(Setup(Path("unused"), True), FakeResults(make))
 
@@ -261,25 +269,71 @@ class TestVerdicts:
         paragraph, table, *notes = table3._TABLE.blocks(setup, lines)
         assert "2 matrices × 1 start (5 × 5 without --quick)" in paragraph.text
         rows = {(row[0], row[1]): row[2:] for row in table.rows}
-        assert rows["500", "A-NMD"] == ["33", "20.0", "20–20", "-39%", "fewer", "1.00", "1.00"]
-        assert rows["500", "3B-NMD"] == ["23", "30.0", "30–30", "+30%", "**no**", "0.12", "1.50"]
-        assert "3B-NMD at n = 500 (+30%)" in notes[0].text
+        assert rows["500", "A-NMD"] == ["33", "20.0", "20–20", "-39.4%", "fewer", "1.00", "1.00"]
+        assert rows["500", "3B-NMD"] == ["23", "30.0", "30–30", "+30.4%", "**no**", "0.12", "1.50"]
+        assert "3B-NMD at n = 500 (+30.4%)" in notes[0].text
         assert notes[1].text == counts.A_NMD_NEEDS_FEWER
 
-    def test_what_did_not_reach_the_target_is_not_counted(self):
-        lines = self.lines({"EM": 2000}, target_reached=False)
+    def test_what_did_not_reach_the_target_is_not_faithful(self):
+        lines = self.lines({"EM": 2000}, error=1e-3)
+        assert all(line.faithful is False for line in lines)
+        _, table, note = table3._TABLE.blocks(Setup(Path("unused"), True), lines)
+        assert {row[3] for row in table.rows} == {"not reached in 2"}
+        assert "EM at n = 500 (not reached)" in note.text
+
+    def test_a_cell_with_a_failed_run_gets_no_verdict(self):
+        lines = self.lines({"EM": 101}, made=lambda run: run.case.seed == 0)
         assert all(line.faithful is None for line in lines)
         _, table = table3._TABLE.blocks(Setup(Path("unused"), True), lines)
-        assert {row[3] for row in table.rows} == {"not reached"}
+        assert {row[3] for row in table.rows} == {"1 of 2 runs"}
 
-    @pytest.mark.parametrize(("three_block", "holds"), [(10, True), (25, False)])
-    def test_fastest(self, three_block, holds):
-        lines = self.lines({"A-NMD": 20, "3B-NMD": three_block, "EM": 90, "A-EM": 40})
-        assert table3.fastest(lines).holds is holds
+    @pytest.mark.parametrize(
+        ("changes", "three_block", "a_nmd"),
+        [
+            ({}, True, True),
+            ({"3B-NMD": 25}, False, True),
+            ({"3B-NMD": 20}, False, True),  # A tie is no lead.
+            ({"A-NMD": 50}, True, False),
+            ({"EM": None}, None, True),
+        ],
+    )
+    def test_faster(self, changes, three_block, a_nmd):
+        lines = self.lines(ALL | changes)
+        assert counts.faster(lines, "3B-NMD", ("A-NMD", "EM", "A-EM"), "").holds is three_block
+        assert counts.faster(lines, "A-NMD", ("A-EM",), "").holds is a_nmd
+
+    def test_a_favourite_that_missed_the_target_is_not_confirmed(self):
+        def make(run):
+            favourite = run.contender.label == "3B-NMD"
+            missed = favourite and run.case.matrix.shape[0] == 2000
+            return {"n_iter": 20, "time": 0.1 if favourite else 1, "error": 1.0 if missed else 5e-5}
+
+        section = table3._section(Setup(Path("unused"), True), FakeResults(make))
+        assert [claim.holds for claim in section.claims] == [False, False, False]  # The last is a tie.
+
+    @pytest.mark.parametrize(("a_nmd", "holds"), [(20, True), (44, False)])
+    def test_table_2(self, a_nmd, holds):
+        def make(run):
+            n = (ALL | {"A-NMD": a_nmd})[run.contender.label]
+            return {"n_iter": n, "time": n, "error": 5e-5}
+
+        section = table2._section(Setup(Path("unused"), True), FakeResults(make))
+        assert section.claims[0].holds is holds
+        said = section.blocks[-1].text
+        assert "needs 40.0, 40.0, 40.0, 40.0 iterations with 0.7 and 45.0, 45.0, 45.0, 45.0 with 0.5" in said
+        assert "the paper reports 44, 33, 29, 28" in said
 
     def test_nothing_run_is_not_seen(self):
         section = table3._section(Setup(Path("unused"), True), FakeResults(lambda run: None))
-        assert [claim.holds for claim in section.claims] == [None, None]
+        assert [claim.holds for claim in section.claims] == [None, None, None]
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_without_results_every_claim_stands_there_as_not_seen(self, tmp_path, name):
+        nothing = FakeResults(lambda run: None)
+        nothing.has = lambda run: False
+        section = experiments.EXPERIMENTS[name].section(Setup(tmp_path), nothing)
+        assert section.claims
+        assert all(claim.holds is None for claim in section.claims)
 
     def test_start_errors(self):
         def make(run, worse=0.0):
@@ -294,11 +348,14 @@ class TestVerdicts:
         assert {row[-1] for row in good.blocks[1].rows} == {"yes"}
         assert {row[-1] for row in bad.blocks[1].rows} == {"**no**"}
         assert good.claims[0].holds
+        swapped = {"random": "tsvd", "tsvd": "random", "nuclear": "nuclear"}
+        shuffled = FakeResults(lambda run: {"start_error": table1.TABLE1[500, 8][swapped[run.case.init]]})
+        assert table1._section(setup, shuffled).claims[0].holds is False
 
-    def curve(self, label, errors):
+    def curve(self, errors, early=1):
         return {
-            "curve": {"time": [0, 1, 5], "error": errors},
-            "error": min(errors),
+            "curve": {"time": [0, early, 5], "error": errors},
+            "error": min(errors[1:]),
             "n_iter": 2,
             "time": 5,
             "start_error": errors[0],
@@ -306,24 +363,63 @@ class TestVerdicts:
         }
 
     @pytest.mark.parametrize("winner", ["A-NMD", "3B-NMD"])
-    def test_late_winner_of_figure_1(self, tmp_path, winner):
+    @pytest.mark.parametrize("first", ["A-NMD", "3B-NMD", None])
+    def test_figure_1(self, tmp_path, winner, first):
         def make(run):
-            last = 0.1 if run.contender.label == winner else 0.2
-            early = 0.3 if run.contender.label == "3B-NMD" else 0.4
-            return self.curve(run.contender.label, [0.5, early, last]) | {
-                "error": last if run.contender.label != "TSVD" else 0.6
-            }
+            label = run.contender.label
+            if label == "TSVD":
+                return {"error": 0.6 if winner == "A-NMD" else 0.22}
+            last = 0.1 if label == winner else 0.2
+            return self.curve([0.5, 0.3 if label == first else 0.4, last], early=0.05)
 
         setup = Setup(tmp_path)
-        late = fig1a._section(setup, FakeResults(make)).claims[1]
-        large = fig1b._section(setup, FakeResults(make)).claims[0]
+        early, late, baseline = fig1a._section(setup, FakeResults(make)).claims
+        ahead, both = fig1b._section(setup, FakeResults(make)).claims
+        assert early.holds is (first == "3B-NMD")
         assert late.holds is (winner == "A-NMD")
-        assert large.holds is (winner == "3B-NMD")
+        assert baseline.holds is (winner == "A-NMD")
+        assert ahead.holds is (winner == "3B-NMD")
+        assert both.holds is False  # One of them is level with A-EM.
+        said = fig1b._section(setup, FakeResults(make)).blocks[-1].text
+        assert "takes 1.0 times as long" in said
+        if first == "3B-NMD":
+            ahead_from = r"A-NMD is ahead of 3B-NMD for good from 5\.[01] s"
+            assert re.match(ahead_from if winner == "A-NMD" else "A-NMD does not catch up", said)
         assert (tmp_path / "fig1a.png").exists()
         assert not (tmp_path / "fig1a-all.png").exists()
 
+    def test_figure_1_with_one_of_the_six_missing(self, tmp_path):
+        def make(run):
+            return None if run.contender.label == "EM" else self.curve([0.5, 0.4, 0.3])
+
+        section = fig1a._section(Setup(tmp_path), FakeResults(make))
+        assert [claim.holds for claim in section.claims] == [None, None, None]
+        (table,) = [block for block in section.blocks if isinstance(block, Table)]
+        assert "EM" not in [row[0] for row in table.rows]
+
+    @pytest.mark.parametrize(
+        ("errors", "times", "holds"),
+        [
+            ((0.3, 0.35, 0.36), (1, 2, 3), [True, True, True]),
+            ((0.35, 0.3, 0.36), (1, 2, 3), [True, False, True]),
+            ((0.3, 0.35, 0.45), (1, 2, 3), [False, True, True]),  # Above 0.8 of TSVD's 0.5.
+            ((0.3, 0.35, 0.36), (2, 1, 3), [True, True, False]),
+        ],
+    )
+    def test_figure_2(self, tmp_path, errors, times, holds):
+        labels = ("3B-NMD", "A-NMD", "A-EM", "TSVD")
+        error = dict(zip(labels, (*errors, 0.5), strict=True))
+        seconds = dict(zip(labels, (*times, 1), strict=True))
+
+        def make(run):
+            label = run.contender.label
+            return {"error": error[label], "time": seconds[label], "n_iter": 1}
+
+        section = fig2._section(Setup(tmp_path), FakeResults(make))
+        assert [claim.holds for claim in section.claims] == holds
+
     def test_error_at_is_that_of_the_last_finished_iteration(self):
-        record = self.curve("x", [0.5, 0.3, 0.1])
+        record = self.curve([0.5, 0.3, 0.1])
         np.testing.assert_array_equal(
             curves.error_at(record, np.array([0.5, 1.0, 4.9, 5.0, 9.0])), [0.5, 0.3, 0.3, 0.1, 0.1]
         )
@@ -336,9 +432,19 @@ class TestVerdicts:
             on_basis[label][8] = 0.3 if label == best else 0.5
         on_basis["TSVD"] = {8: 0.9, 20: 0.75}
         on_faces = {label: {8: 0.3, 20: 0.06} for label in labels}
-        claims = fig3._claims(on_basis, on_faces, 0.055)
+        claims = fig3._claims(on_basis, on_faces, 0.055, (8, 20))
         assert [claim.holds for claim in claims] == [best == "A-NMD", True, True]
-        assert fig3._claims(on_basis, on_faces, 0.03)[2].holds is False
+        assert fig3._claims(on_basis, on_faces, 0.03, (8, 20))[2].holds is False
+        on_basis["TSVD"][20] = 0.65
+        assert fig3._claims(on_basis, on_faces, 0.03, (8, 20))[1].holds is False
+        del on_basis["EM"]
+        assert [claim.holds for claim in fig3._claims(on_basis, on_faces, 0.03, (8, 20))] == [None, None, None]
+
+    @pytest.mark.parametrize(("smear", "holds"), [(0.1, True), (0.3, False)])
+    def test_figure_4(self, smear, holds):
+        (claim,) = fig4._claims({"TSVD": 0.6, "A-NMD": 0.05, "3B-NMD": smear})
+        assert claim.holds is holds
+        assert fig4.smear(np.array([[3.0, 0], [4, 0]]), np.array([[9.0, 1], [9, 2]])) == pytest.approx(5**0.5 / 5)
 
 
 class TestReport:
@@ -350,8 +456,9 @@ class TestReport:
             [Claim("it holds", True, "1 < 2"), Claim("it does not", False, "2 > 1"), Claim("who knows", None, "–")],
         )
         machine = {"python": "3", "versions": {"numpy": "2"}, "blas": [], "machine": "a machine", "cores": 2}
-        write_markdown(Report("Title", ["Intro."], [section], [machine]), tmp_path / "README.md")
-        text = (tmp_path / "README.md").read_text(encoding="utf-8")
+        write_markdown(Report("Title", ["Intro."], [section], [machine, machine]), tmp_path / "report.md")
+        text = (tmp_path / "report.md").read_text(encoding="utf-8")
+        assert "ratios of times between them say nothing" in text
         assert "| n | name |\n| ---: | --- |\n| 1.5 | a\\|b |\n| – | c |" in text
         assert "| fig9 | it does not | **not confirmed** |" in text
         assert "- it holds: confirmed (1 < 2)." in text
@@ -376,7 +483,7 @@ class TestCommand:
         done = CliRunner().invoke(main, ["table1", "--quick", "-o", str(tmp_path / "out"), "--seed", "3"])
         assert done.exit_code == 0, done.output
         assert "Report: " in done.output
-        assert "--seed 3" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+        assert "--seed 3" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
     @pytest.mark.parametrize(
         ("arguments", "word"),
@@ -399,14 +506,25 @@ class TestCommand:
         assert "Line 1 is none" in done.output
         assert "Traceback" not in done.output
 
-    def test_ctrl_c(self, tmp_path, small_experiments, monkeypatch):
-        def interrupted(*args, **options):
-            raise KeyboardInterrupt
+    def test_ctrl_c(self, tmp_path):
+        """A real signal in the middle of a run."""
+        out = tmp_path / "out"
+        command = [sys.executable, "-m", "relunmd.experiments", "table1", "--quick", "-o", str(out)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while process.stdout.readline() and not (out / "results.jsonl").stat().st_size:
+            pass
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert errors.strip() == f"Interrupted. The same command goes on from what is in {out}."
+        lines = (out / "results.jsonl").read_bytes().splitlines()
+        assert 1 <= len(lines) < 24
+        assert all(json.loads(line)["contender"] == "the start alone" for line in lines)
 
-        monkeypatch.setattr("relunmd.experiments.command.reproduce", interrupted)
-        done = CliRunner().invoke(main, ["table1", "-o", str(tmp_path)])
-        assert done.exit_code == 130
-        assert "The same command goes on" in done.output
+    def test_an_existing_readme_is_left_alone(self, tmp_path, small_experiments):
+        (tmp_path / "README.md").write_text("my project")
+        assert CliRunner().invoke(main, ["table1", "--quick", "-o", str(tmp_path)]).exit_code == 0
+        assert (tmp_path / "README.md").read_text() == "my project"
 
     def test_as_a_module(self):
         done = subprocess.run(

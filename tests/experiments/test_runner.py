@@ -11,10 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import relunmd
 from relunmd.errors import DatasetError, RelunmdError
 from relunmd.experiments.contenders import Contender
+from relunmd.experiments.experiment import TSVD
+from relunmd.experiments.plan import Case, Run
 from relunmd.experiments.results import MOST_POINTS, Results, _kept_points
 from relunmd.experiments.runner import carry_out
+from relunmd.solve import Limits
 from tests.conftest import relative_error, synthetic
 from tests.experiments.conftest import improving, run_of, small
 
@@ -84,7 +88,7 @@ def test_the_others_run_on(tmp_path, display, output):
     ]
     results = Results(tmp_path)
     outcome = carry_out(runs, results, display)
-    assert outcome.missing == {"absent": "get it from the library"}
+    assert outcome.missing == {"absent": "absent: get it from the library"}
     assert list(outcome.failed.values()) == ["RuntimeError: no more ideas"]
     assert [results.has(run) for run in runs] == [False, False, True]
     assert "get it from the library" in output.getvalue()
@@ -118,18 +122,87 @@ def test_a_line_cut_short_is_made_again(tmp_path, display, caplog):
     path.write_bytes(whole[:-30])
     results = Results(tmp_path)
     assert "in the middle of a line" in caplog.text
+    assert path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:2])
     assert [results.has(run) for run in runs] == [True, True, False]
     carry_out(runs, results, display)
     assert len(path.read_bytes().splitlines()) == 3
     assert all(Results(tmp_path).has(run) for run in runs)
 
 
-@pytest.mark.parametrize("line", ["nonsense", "{}", "[1]", '{"matrix": 3}'])
-def test_a_foreign_file_is_refused_and_kept(tmp_path, line):
-    (tmp_path / "results.jsonl").write_text(line + "\n")
+@pytest.mark.parametrize("end", ["", "\n", "\nmore", "\nmore\n"])
+@pytest.mark.parametrize("line", ["nonsense", "{}", "[1]", "3"])
+def test_a_foreign_file_is_refused_and_kept(tmp_path, line, end):
+    (tmp_path / "results.jsonl").write_text(line + end)
     with pytest.raises(RelunmdError, match="Line 1 is none"):
         Results(tmp_path)
-    assert (tmp_path / "results.jsonl").read_text() == line + "\n"
+    assert (tmp_path / "results.jsonl").read_text() == line + end
+
+
+def test_a_line_that_lacks_only_its_end_is_kept(tmp_path, display):
+    runs = [run_of(seed=s) for s in range(2)]
+    carry_out(runs, Results(tmp_path), display)
+    path = tmp_path / "results.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    assert all(Results(tmp_path).has(run) for run in runs)
+    assert path.read_bytes() == whole
+
+
+def test_every_cut_is_survived(tmp_path, display):
+    """The file cut at many bytes of its last line."""
+    runs = [run_of(seed=s) for s in range(2)]
+    carry_out(runs, Results(tmp_path), display)
+    path = tmp_path / "results.jsonl"
+    whole = path.read_bytes()
+    first = whole.index(b"\n") + 1
+    for length in range(first, len(whole) - 1, 7):
+        path.write_bytes(whole[:length])
+        again = Results(tmp_path)
+        assert [again.has(run) for run in runs] == [True, False]
+        assert path.read_bytes() == whole[:first]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RelunmdError, match="must be a folder that can be written to"):
+        Results(tmp_path / "file")
+
+
+def test_a_full_disk_ends_it_with_a_sentence(tmp_path, display, monkeypatch):
+    """The last good results stay, and nothing is glued to half a line."""
+    results = Results(tmp_path)
+    carry_out([run_of(seed=0)], results, display)
+    before = (tmp_path / "results.jsonl").read_bytes()
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(RelunmdError, match=r"No space left on device.*the same command goes on"):
+            carry_out([run_of(seed=s) for s in range(3)], results, display)
+    assert (tmp_path / "results.jsonl").read_bytes() == before
+    carry_out([run_of(seed=s) for s in range(3)], Results(tmp_path), display)
+    assert all(Results(tmp_path).has(run_of(seed=s)) for s in range(3))
+
+
+def test_too_little_memory_is_noted(tmp_path, display):
+    def huge():
+        raise MemoryError("ten terabytes")
+
+    outcome = carry_out([run_of(small("huge", load=huge)), run_of()], Results(tmp_path), display)
+    assert outcome.missing == {"huge": "huge: ten terabytes"}
+    assert Results(tmp_path).has(run_of())
+
+
+@pytest.mark.parametrize("init", ["tsvd", "nuclear"])
+def test_the_baselines_record_is_the_baselines(tmp_path, display, init):
+    """Not that of a start that happens to be better."""
+    run = Run(Case(small(), 2, Limits(None, 0, None, 5.0), init), TSVD)
+    results = Results(tmp_path)
+    carry_out([run], results, display)
+    wanted = relunmd.decompose(synthetic(30, 20, 3), 2, "tsvd").error
+    assert results.get(run)["error"] == pytest.approx(wanted, rel=1e-6)
 
 
 def test_curves_are_thinned_but_keep_what_matters():
@@ -150,6 +223,7 @@ from relunmd.experiments.contenders import Contender
 from relunmd.experiments.display import Display
 from relunmd.experiments.results import Results
 from relunmd.experiments.runner import carry_out
+from relunmd.solve import Limits
 from tests.experiments.conftest import run_of
 
 def slow(X, W, H):

@@ -22,8 +22,8 @@ Folder = str | os.PathLike[str] | None
 
 _IMAGES, _LABELS = "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz"
 _OPENML = "mnist/openml.npz"
-_CONTENT = "5b92582eb909c82a9bfefcd44acbe9233be3eb5b419a44cf211022ad2bf4bf96"
-"""SHA-256 of the 70 000 images' bytes, training images first, whatever file they came in."""
+_CONTENT = "c2069063c1105f2bf96266aef1ff68c6e13bdda7a54e37bf19c16f1db24efc83"
+"""SHA-256 of the 70 000 images' bytes and the labels' after them, training images first."""
 
 CBCL = store.RemoteFile(
     "cbcl/CBCL.mat",
@@ -102,15 +102,36 @@ def read_mat(path: Path, name: str) -> Any:
 
 
 def _mnist(data: Folder, download: bool) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    images, labels = (store.find(path, data) or store.find(path[:-3], data) for path in (_IMAGES, _LABELS))
-    if images is not None and labels is not None:
-        X = _read_idx(images)
-        return X.reshape(len(X), -1), _read_idx(labels)
-    kept = store.find(_OPENML, data)
-    if kept is None:
-        kept = _fetch_mnist(data, download)
-    with np.load(kept, allow_pickle=False) as arrays:
-        return arrays["images"][:60000], arrays["labels"][:60000]
+    """The training images and their labels, both from the same folder."""
+    for folder in store.folders(data):
+        found = [store.find_in(folder, path) or store.find_in(folder, path[:-3]) for path in (_IMAGES, _LABELS)]
+        if found[0] is not None and found[1] is not None:
+            return _checked(_read_idx(found[0]), _read_idx(found[1]), str(found[0]))
+        kept = store.find_in(folder, _OPENML)
+        if kept is not None:
+            return _read_kept(kept)
+    return _fetch_mnist(data, download)
+
+
+def _checked(
+    pictures: NDArray[np.uint8], labels: NDArray[np.uint8], place: str
+) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """The first 60 000, the training images, one a row."""
+    if pictures.shape not in ((len(labels), 28, 28), (len(labels), 784)) or labels.ndim != 1:
+        raise DatasetError(
+            f"{place} must hold MNIST, n images of 28×28, with n labels beside it. Got {pictures.shape} and "
+            f"{labels.shape}."
+        )
+    return pictures.reshape(len(labels), 784)[:60000], labels[:60000]
+
+
+def _read_kept(place: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    try:
+        with np.load(place, allow_pickle=False) as arrays:
+            pictures, labels = arrays["images"], arrays["labels"]
+    except Exception as reason:  # A damaged archive makes the reader raise all sorts of things.
+        raise DatasetError(f"{place} is damaged ({reason}). Delete it, and it will be fetched again.") from reason
+    return _checked(pictures, labels, str(place))
 
 
 def _read_idx(path: Path) -> NDArray[np.uint8]:
@@ -123,14 +144,14 @@ def _read_idx(path: Path) -> NDArray[np.uint8]:
         values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
         if (zero, kind) != (0, 8) or values.size != np.prod(shape, dtype=np.int64):
             raise ValueError(f"its header says type {kind} and shape {shape}, and {values.size} bytes follow")
-    except (ValueError, struct.error, EOFError, OSError) as reason:
+    except Exception as reason:  # A damaged file makes the decompression raise all sorts of things.
         raise DatasetError(
             f"{path} must be an IDX file of bytes, as MNIST comes. Reading it gave: {reason}"
         ) from reason
     return values.reshape(shape)
 
 
-def _fetch_mnist(data: Folder, download: bool) -> Path:
+def _fetch_mnist(data: Folder, download: bool) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     how = (
         f"Put MNIST's original files into a folder as {_IMAGES} and {_LABELS}, and name that folder in "
         f"{store.VARIABLE} (or as `data`); or let scikit-learn's fetch_openml get mnist_784 where there is a network."
@@ -154,10 +175,13 @@ def _fetch_mnist(data: Folder, download: bool) -> Path:
             )
     except Exception as reason:
         raise DatasetError(f"MNIST is in none of {looked} and OpenML did not give it ({reason}). {how}") from reason
-    images = np.ascontiguousarray(table, dtype=np.uint8)
-    found = hashlib.sha256(images.tobytes()).hexdigest()
+    pictures, digits_shown = np.ascontiguousarray(table, dtype=np.uint8), np.asarray(labels, dtype=np.uint8)
+    found = hashlib.sha256(pictures.tobytes() + digits_shown.tobytes()).hexdigest()
     if found != _CONTENT:
         raise DatasetError(f"What OpenML gave as mnist_784 has SHA-256 {found} and not {_CONTENT}. {how}")
     place = store.cache_folder() / _OPENML
-    store.write_beside(place, lambda out: np.savez(out, images=images, labels=np.asarray(labels, dtype=np.uint8)))
-    return place
+    try:
+        store.write_beside(place, lambda out: np.savez(out, images=pictures, labels=digits_shown))
+    except OSError as reason:
+        log.warning("MNIST was fetched but could not be kept in %s: %s", place, reason)
+    return _checked(pictures, digits_shown, "OpenML")

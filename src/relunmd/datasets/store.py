@@ -7,16 +7,17 @@ noted here; it is written beside its place and renamed, so a broken download lea
 import hashlib
 import logging
 import os
-import tempfile
+import secrets
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
 from relunmd.errors import DatasetError
 
-__all__ = ["RemoteFile", "cache_folder", "find", "folders", "get", "write_beside"]
+__all__ = ["RemoteFile", "cache_folder", "find", "find_in", "folders", "get", "write_beside"]
 
 log = logging.getLogger("relunmd")
 
@@ -50,11 +51,12 @@ def folders(data: str | os.PathLike[str] | None) -> list[Path]:
 
 def find(path: str, data: str | os.PathLike[str] | None = None) -> Path | None:
     """The file at that place in the first folder that has it, with or without its subfolder."""
-    for folder in folders(data):
-        for place in (folder / path, folder / Path(path).name):
-            if place.is_file():
-                return place
-    return None
+    return next((place for folder in folders(data) if (place := find_in(folder, path)) is not None), None)
+
+
+def find_in(folder: Path, path: str) -> Path | None:
+    """The file at that place in this folder, with or without its subfolder."""
+    return next((place for place in (folder / path, folder / Path(path).name) if place.is_file()), None)
 
 
 def get(file: RemoteFile, data: str | os.PathLike[str] | None = None, download: bool = True) -> Path:
@@ -68,7 +70,7 @@ def get(file: RemoteFile, data: str | os.PathLike[str] | None = None, download: 
         raise DatasetError(f"{file.path} is in none of {_listed(folders(data))}. {how}")
     try:
         return _download(file, cache_folder() / file.path)
-    except OSError as reason:  # All of urllib's failures are such.
+    except (OSError, HTTPException) as reason:
         raise DatasetError(
             f"{file.path} is in none of {_listed(folders(data))} and could not be downloaded ({reason}). {how}"
         ) from reason
@@ -99,13 +101,13 @@ def _download(file: RemoteFile, place: Path) -> Path:
 def write_beside(place: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file under another name and rename it once it is complete and on the disk."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+    beside = place.with_name(f".{place.name}.{secrets.token_hex(6)}")
     try:
-        with os.fdopen(handle, "wb") as out:
+        with beside.open("xb") as out:
             write(out)
             out.flush()
             os.fsync(out.fileno())
-        Path(name).replace(place)
+        beside.replace(place)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        beside.unlink(missing_ok=True)
         raise

@@ -47,7 +47,7 @@ def kos(data: Folder = None, download: bool = True) -> Counts:
         if entries.shape != (stored, 3):
             raise ValueError(f"{stored} entries were announced and {len(entries)} are there")
         counts = sparse.csr_array((entries[:, 2], (entries[:, 0] - 1, entries[:, 1] - 1)), shape=(m, n))
-    except (ValueError, OSError, EOFError) as reason:
+    except Exception as reason:  # A damaged file makes the decompression raise all sorts of things.
         raise DatasetError(
             f"{path} must be a gzipped bag of words as UCI has it. Reading it gave: {reason}"
         ) from reason

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from relunmd import datasets
 from relunmd.datasets.store import write_beside
+from relunmd.errors import DatasetError
 from relunmd.experiments.minvol import minvol_nmf, nonnegative_least_squares
 from relunmd.experiments.plan import Matrix, Setup
 
@@ -32,12 +33,16 @@ class FacesBasis:
 
     def load(self) -> Array:
         """U, from its file if it has been made."""
+        X = self.faces()  # Before anything else: without them no run could be scored.
         place = self.setup.output / "cbcl-basis.npz"
         if place.exists():
-            with np.load(place, allow_pickle=False) as arrays:
-                U: Array = arrays["U"]
-                return U
-        U = minvol_nmf(self.faces().T, COMPONENTS).U
+            try:
+                with np.load(place, allow_pickle=False) as arrays:
+                    U: Array = arrays["U"]
+                    return U
+            except Exception as reason:  # A damaged archive makes the reader raise all sorts of things.
+                raise DatasetError(f"{place} is damaged ({reason}). Delete it, and it will be made again.") from reason
+        U = minvol_nmf(X.T, COMPONENTS).U
         write_beside(place, lambda out: np.savez(out, U=U))
         return U
 

@@ -31,7 +31,7 @@ __all__ = ["main"]
 )
 def main(names: tuple[str, ...], quick: bool, data: Path | None, seed: int, output: Path) -> None:
     """Make tables and figures of the paper again: table1 … table4, fig1a, fig1b, fig2, fig3, fig4, or all."""
-    logging.basicConfig(level=logging.ERROR, format="%(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
     try:
         reproduce(names, output, quick=quick, seed=seed, data=data)
     except RelunmdError as reason:

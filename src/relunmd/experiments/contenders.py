@@ -4,8 +4,13 @@ The paper's algorithms and every other one of the library are contenders by them
 own joins by `register`: nothing of the library is needed for it but the function.
 """
 
+import hashlib
+import inspect
+import json
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +19,13 @@ from numpy.typing import NDArray
 from relunmd.algorithms import ALGORITHMS, Algorithm
 from relunmd.errors import InputError
 from relunmd.executor import ThreadExecutor, usable_cores
+from relunmd.init import TSVDInit
 from relunmd.init.given import GivenInit
-from relunmd.validation import make_problem
+from relunmd.validation import check_memory, make_problem
 
 __all__ = ["Contender", "Method", "added", "built_in", "register", "unregister"]
 
+log = logging.getLogger("relunmd")
 Array = NDArray[Any]
 Method = Callable[[Array, Array, Array], Iterator[tuple[Array, Array]]]
 """``method(X, W, H)``: yields the factors (W, H) after every iteration, from the start it is given.
@@ -58,49 +65,72 @@ def built_in(algorithm: str | Algorithm[Any], label: str | None = None) -> Conte
 
 
 def _iterates(algorithm: Algorithm[Any], X: Array, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
+    check_memory(X, X.dtype, algorithm, TSVDInit())
     with ThreadExecutor(usable_cores()) as executor:
         problem = make_problem(X, X.dtype, W.shape[1], executor)
         state = algorithm.start(problem, *GivenInit(W, H).make(problem, np.random.default_rng(0)))
+        if state.done:  # It is all in the start, as with the baseline.
+            yield state.W, state.H / problem.matrix.scale
         while not state.done:
             state = algorithm.step(problem, state)
             yield state.W, state.H / problem.matrix.scale
-        yield state.W, state.H / problem.matrix.scale
 
 
 _registered: dict[str, Contender] = {}
 
 
-def register(label: str, **settings: Any) -> Callable[[Method], Method]:
+def register(label: str, **settings: Any) -> Callable[[Callable[..., Iterator[tuple[Array, Array]]]], Any]:
     """Let a method of one's own take part in every experiment from here on.
 
     Parameters
     ----------
     label : what tables and pictures call it
-    settings : anything that changes its results: a finished run counts for the same settings only
+    settings : numbers, strings, lists: handed to the method by name, and written down with its results
+
+    A finished run is not made again for the same label, settings and source of the method. Of functions
+    that the method calls nothing is known: after changing one, take another folder or setting.
 
     Examples
     --------
     >>> from relunmd import experiments
-    >>> @experiments.register("stands still")
-    ... def stands_still(X, W, H):
+    >>> @experiments.register("shrinks", by=0.5)
+    ... def shrinks(X, W, H, by):
     ...     while True:
+    ...         W = by * W
     ...         yield W, H
     >>> [contender.label for contender in experiments.added()]
-    ['stands still']
-    >>> experiments.unregister("stands still")
+    ['shrinks']
+    >>> experiments.unregister("shrinks")
     """
     if not isinstance(label, str) or not label.strip():
         raise InputError(f"label must be a name to show. Got {label!r}.")
     if label in _registered or label in PAPER.values() or label in ALGORITHMS:
         raise InputError(f"label must be new. Got {label!r}, which takes part already.")
+    try:
+        written = json.loads(json.dumps(settings, allow_nan=False))
+    except (TypeError, ValueError) as reason:
+        raise InputError(
+            f"settings of {label!r} must be numbers, strings, lists or None. Got {settings!r}."
+        ) from reason
 
-    def join(method: Method) -> Method:
+    def join(method: Any) -> Any:
         if not callable(method):
             raise InputError(f"A method must be a function of X, W and H. Got {method!r}.")
-        _registered[label] = Contender(label, method, settings)
+        told = written | {"source": _fingerprint(method)}
+        _registered[label] = Contender(label, partial(method, **settings) if settings else method, told)
         return method
 
     return join
+
+
+def _fingerprint(method: Any) -> str:
+    """A short hash of the method's source, so that an edited one is run again; empty if there is no source."""
+    try:
+        source = inspect.getsource(method)
+    except (OSError, TypeError):
+        log.info("The source of %r is not to be had: change a setting when you change it", method)
+        return ""
+    return hashlib.sha256(source.encode()).hexdigest()[:12]
 
 
 def unregister(label: str) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.experiments import pictures
-from relunmd.experiments.contenders import Contender, built_in
-from relunmd.experiments.experiment import SIX, records_of
+from relunmd.experiments.contenders import Contender
+from relunmd.experiments.experiment import SIX, TSVD, all_of, mean, seconds_each
 from relunmd.experiments.plan import Case, Matrix, Run, Setup
 from relunmd.experiments.report import Block, Paragraph, Picture, Table
 from relunmd.experiments.results import Record, Results
@@ -18,7 +18,6 @@ from relunmd.solve import Limits
 __all__ = ["Curves", "Drawn", "error_at"]
 
 Array = NDArray[Any]
-TSVD = built_in("tsvd")
 
 
 def error_at(record: Record, times: Array) -> Array:
@@ -39,6 +38,16 @@ class Drawn:
     best: float
     baseline: float | None
 
+    @property
+    def has_all_six(self) -> bool:
+        """Whether the paper's claims can be judged."""
+        return all(contender.label in self.final for contender in SIX)
+
+    def final_errors(self) -> str:
+        """The final errors in words, best first."""
+        listed = ", ".join(f"{label} {self.final[label]:.4f}" for label in self.ranking())
+        return f"after {self.times[-1]:.0f} s: {listed}"
+
     def ranking(self) -> list[str]:
         """The labels by their final mean error, best first."""
         return sorted(self.final, key=lambda label: self.final[label])
@@ -57,25 +66,30 @@ class Curves:
     def cell(self, setup: Setup, contender: Contender) -> list[Run]:
         """A contender's runs, one a start."""
         limits = Limits(None, 0, None, self.seconds)
-        seeds = [1000 * setup.seed + j for j in range(self.starts)]
+        seeds = [setup.seed_of(j) for j in range(self.starts)]
         return [Run(Case(self.matrix, self.rank, limits, "nuclear", seed), contender) for seed in seeds]
+
+    def baseline(self, setup: Setup) -> Run:
+        """The truncated SVD."""
+        limits = Limits(None, 0, None, self.seconds)
+        return Run(Case(self.matrix, self.rank, limits, "tsvd", setup.seed_of(0)), TSVD)
 
     def runs(self, setup: Setup) -> list[Run]:
         """The paper's six and those added, start by start, and the baseline once."""
         by_contender = [self.cell(setup, contender) for contender in (*SIX, *setup.added)]
-        return [run for runs in zip(*by_contender, strict=True) for run in runs] + self.cell(setup, TSVD)[:1]
+        return [run for runs in zip(*by_contender, strict=True) for run in runs] + [self.baseline(setup)]
 
     def drawn(self, setup: Setup, results: Results, contenders: Sequence[Contender]) -> Drawn | None:
         """The mean curves of these contenders; None if there are none."""
-        records = {c.label: found for c in contenders if (found := records_of(results, self.cell(setup, c)))}
+        records = {c.label: found for c in contenders if (found := all_of(results, self.cell(setup, c)))}
         if not records:
             return None
         times = np.geomspace(self.seconds / 1000, self.seconds, 400)
         errors = {label: np.mean([error_at(r, times) for r in found], axis=0) for label, found in records.items()}
         final = {label: float(np.mean([record["error"] for record in found])) for label, found in records.items()}
         best = min(record["error"] for found in records.values() for record in found)
-        baseline = records_of(results, self.cell(setup, TSVD)[:1])
-        return Drawn(times, errors, final, best, baseline[0]["error"] if baseline else None)
+        baseline = results.get(self.baseline(setup))
+        return Drawn(times, errors, final, best, None if baseline is None else baseline["error"])
 
     def blocks(self, setup: Setup, results: Results) -> tuple[list[Block], Drawn | None]:
         """The picture of the paper's algorithms, that with others added if there are any, and a table."""
@@ -88,33 +102,31 @@ class Curves:
                 "How far the error at time t, averaged over the starts, is above e_min, the smallest error of all runs "
                 "shown. The lower the better; both axes are logarithmic."
             ),
-            self._picture(setup, papers, f"{self.name}.png"),
+            pictures.where_possible(lambda: self._picture(setup, papers, f"{self.name}.png")),
         ]
         if len(everyone.final) > len(papers.final):
             blocks += [Paragraph("With the added algorithms; they change e_min.")]
-            blocks += [self._picture(setup, everyone, f"{self.name}-all.png")]
-        rows = []
-        for label in everyone.ranking():
-            contender = next(c for c in (*SIX, *setup.added) if c.label == label)
-            found = records_of(results, self.cell(setup, contender))
-            each = [record["time"] / max(1, record["n_iter"]) for record in found]
+            blocks += [pictures.where_possible(lambda: self._picture(setup, everyone, f"{self.name}-all.png"))]
+        return [*blocks, *self._table(setup, results, everyone)], papers
+
+    def _table(self, setup: Setup, results: Results, drawn: Drawn) -> list[Block]:
+        rows, starts = [], []
+        contenders = {contender.label: contender for contender in (*SIX, *setup.added)}
+        for label in drawn.ranking():
+            found = all_of(results, self.cell(setup, contenders[label]))
+            starts = found
             spread = f"{min(r['error'] for r in found):.4f}–{max(r['error'] for r in found):.4f}"
-            iterations = f"{np.mean([r['n_iter'] for r in found]):.0f}"
-            rows.append([label, f"{everyone.final[label]:.4f}", spread, iterations, f"{1000 * np.mean(each):.1f}"])
-        if everyone.baseline is not None:
-            rows.append(["TSVD", f"{everyone.baseline:.4f}", "–", "–", "–"])
-        columns = ["algorithm", "error, mean", "over the starts", "iterations", "ms an iteration"]
-        start = [r["start_error"] for r in records_of(results, self.cell(setup, SIX[0]))]
-        seconds = [r["start_time"] for r in records_of(results, self.cell(setup, SIX[0]))]
-        if start:
-            blocks.append(
-                Paragraph(
-                    f"The errors after {self.seconds:g} s, of the best factors seen, from {len(start)} nuclear "
-                    f"start{'s' * (len(start) > 1)} of error {np.mean(start):.3f} that took {np.mean(seconds):.1f} s, "
-                    "not counted."
-                )
-            )
-        return [*blocks, Table(columns, rows)], papers
+            iterations = f"{mean([r['n_iter'] for r in found]):.0f}"
+            each = f"{1000 * mean([seconds_each(r) for r in found]):.1f}"
+            rows.append([label, f"{drawn.final[label]:.4f}", spread, iterations, each])
+        if drawn.baseline is not None:
+            rows.append(["TSVD", f"{drawn.baseline:.4f}", "–", "–", "–"])
+        note = (
+            f"The smallest error of an iteration that ended within {self.seconds:g} s, from {len(starts)} nuclear "
+            f"start{'s' * (len(starts) > 1)} of error {mean([r['start_error'] for r in starts]):.3f} that took "
+            f"{mean([r['start_time'] for r in starts]):.1f} s, not counted."
+        )
+        return [Paragraph(note), Table(["algorithm", "error, mean", "over the starts", "iterations", "ms each"], rows)]
 
     def _picture(self, setup: Setup, drawn: Drawn, file: str) -> Picture:
         made, (ax,) = pictures.figure()

@@ -82,7 +82,7 @@ class Display:
     def skip(self, runs: list[Run], why: str) -> None:
         """Runs that cannot be made."""
         self._count += len(runs)
-        self._account(sum(run.guess for run in runs), 0.0, made=False)
+        self._to_come -= sum(run.guess for run in runs)
         self.print(why)
 
     def left(self) -> str:
@@ -95,11 +95,10 @@ class Display:
         """A line that stays."""
         self._console.print(Text(line), soft_wrap=True)
 
-    def _account(self, guess: float, seconds: float, made: bool = True) -> None:
+    def _account(self, guess: float, seconds: float) -> None:
         self._to_come -= guess
-        if made:
-            self._guessed += guess
-            self._taken += seconds
+        self._guessed += guess
+        self._taken += seconds
         self._update()
 
     def _update(self, more: str = "") -> None:

@@ -1,15 +1,15 @@
 """What an experiment is: the runs it needs, and what it says about their results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relunmd.algorithms import ANaive
 from relunmd.experiments.contenders import Contender, built_in
 from relunmd.experiments.plan import Run, Setup
-from relunmd.experiments.report import Section
+from relunmd.experiments.report import Claim, Section
 from relunmd.experiments.results import Record, Results
 
-__all__ = ["SIX", "Experiment", "mean", "records_of"]
+__all__ = ["A_NAIVE_OF_DRIVER", "PAPERS", "SIX", "TSVD", "Experiment", "all_of", "mean", "not_seen", "seconds_each"]
 
 
 @dataclass(frozen=True)
@@ -30,14 +30,32 @@ class Experiment:
 SIX: tuple[Contender, ...] = tuple(built_in(name) for name in ("3b", "a-nmd", "a-em", "em", "a-naive", "naive"))
 """The paper's six algorithms as its text sets them."""
 
+PAPERS = {contender.label: contender for contender in SIX}
+"""The same by name."""
+
 A_NAIVE_OF_DRIVER = built_in(ANaive(alpha=0.5), "A-Naive, α = 0.5")
+"""As the authors' program sets it."""
+
+TSVD = built_in("tsvd")
+"""The baseline; its cases begin with the TSVD too, since a better start would not be it."""
 
 
-def records_of(results: Results, runs: list[Run]) -> list[Record]:
-    """The records there are of these runs."""
-    return [record for run in runs if (record := results.get(run)) is not None]
+def all_of(results: Results, runs: Sequence[Run]) -> list[Record]:
+    """The records of these runs, or none if any is missing: a mean over part of them would be another's."""
+    found = [record for run in runs if (record := results.get(run)) is not None]
+    return found if len(found) == len(runs) else []
 
 
-def mean(values: list[float]) -> float:
+def mean(values: Sequence[float]) -> float:
     """The mean, or NaN of nothing."""
     return sum(values) / len(values) if values else float("nan")
+
+
+def seconds_each(record: Record) -> float:
+    """Seconds an iteration; NaN if none was finished."""
+    return float(record["time"] / record["n_iter"]) if record["n_iter"] else float("nan")
+
+
+def not_seen(*claims: str) -> list[Claim]:
+    """Claims of which nothing can be said, because runs are missing."""
+    return [Claim(claim, None, "not all that it needs has been run") for claim in claims]

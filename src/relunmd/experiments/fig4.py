@@ -5,24 +5,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relunmd.errors import DatasetError
 from relunmd.experiments import fig3, pictures
 from relunmd.experiments.basis import FacesBasis
-from relunmd.experiments.contenders import built_in
-from relunmd.experiments.experiment import Experiment
+from relunmd.experiments.experiment import PAPERS, TSVD, Experiment, not_seen
 from relunmd.experiments.plan import Run, Setup
-from relunmd.experiments.report import Paragraph, Picture, Section
+from relunmd.experiments.report import Claim, Paragraph, Picture, Section
 from relunmd.experiments.results import Results
 
-__all__ = ["FIGURE_4", "mosaic"]
+__all__ = ["FIGURE_4", "mosaic", "smear"]
 
 Array = NDArray[Any]
 RANK = 20
 """The caption says 24, the panels 20."""
+APART = "TSVD smears the parts over the face, A-NMD and 3B-NMD keep them apart (less than a quarter of TSVD's smear)"
 
 
 def _runs(setup: Setup) -> list[Run]:
-    shown = (fig3.TSVD, built_in("a-nmd"), built_in("3b"), *setup.added)
-    return [fig3.cell(setup, RANK, contender)[0] for contender in shown]
+    shown = (TSVD, PAPERS["A-NMD"], PAPERS["3B-NMD"], *setup.added)
+    return [fig3.run_of(setup, RANK, contender) for contender in shown]
 
 
 def mosaic(U: Array, across: int = 10, side: int = 19) -> Array:
@@ -36,34 +37,64 @@ def mosaic(U: Array, across: int = 10, side: int = 19) -> Array:
     return sheet
 
 
+def smear(U: Array, approximation: Array) -> float:
+    """How much of the approximation lies where U is zero: ‖Û on the zeros of U‖ / ‖U‖."""
+    return float(np.linalg.norm(approximation[U == 0]) / np.linalg.norm(U))
+
+
 def _section(setup: Setup, results: Results) -> Section:
     title = f"Figure 4: the basis images at rank {RANK}"
     runs = [run for run in _runs(setup) if results.has(run)]
     if not runs:
-        return Section("fig4", title, [Paragraph("Not run.")])
-    panels = {"original, 100 components": FacesBasis(setup).load()}
+        return Section("fig4", title, [Paragraph("Not run.")], not_seen(APART))
+    try:
+        U = FacesBasis(setup).load()
+    except DatasetError as reason:
+        return Section("fig4", title, [Paragraph(str(reason))], not_seen(APART))
+    found = {}
     for run in runs:
         W, H = results.factors(run)
-        record = results.get(run)
-        error = float("nan") if record is None else record["error"]
-        panels[f"{run.contender.label}, r = {RANK}, error {error:.2f}"] = np.maximum(0, W @ H)
+        found[run.contender.label] = np.maximum(0, W @ H)
+    smears = {label: smear(U, approximation) for label, approximation in found.items()}
+    sentence = (
+        "Each small picture is a column of U or of its approximation max(0, WH), 19×19 pixels, dark where large. What "
+        "an approximation has where U is zero, as a share of ‖U‖: "
+        + ", ".join(f"{label} {value:.2f}" for label, value in smears.items())
+        + "."
+    )
+    blocks = [pictures.where_possible(lambda: _picture(setup, U, found)), Paragraph(sentence)]
+    return Section("fig4", title, blocks, _claims(smears))
+
+
+def _claims(smears: dict[str, float]) -> list[Claim]:
+    if not {"TSVD", "A-NMD", "3B-NMD"} <= smears.keys():
+        return not_seen(APART)
+    worse = max(smears["A-NMD"], smears["3B-NMD"])
+    return [
+        Claim(
+            APART,
+            worse < 0.25 * smears["TSVD"],
+            f"outside of the parts: TSVD {smears['TSVD']:.2f}, the worse of A-NMD and 3B-NMD {worse:.2f} of ‖U‖",
+        )
+    ]
+
+
+def _picture(setup: Setup, U: Array, found: dict[str, Array]) -> Picture:
+    panels = [(f"original, {U.shape[1]} components", U)]
+    for label, approximation in found.items():
+        error = np.linalg.norm(U - approximation) / np.linalg.norm(U)
+        panels.append((f"{label}, r = {RANK}, error {error:.2f}", approximation))
     across = 2 if len(panels) <= 4 else 3
-    made, _ = pictures.figure(4.0 * across, 4.25 * -(-len(panels) // across))
+    down = -(-len(panels) // across)
+    made, _ = pictures.figure(4.0 * across, 4.25 * down)
     made.clear()
-    for place, (label, U) in enumerate(panels.items(), 1):
-        ax = made.add_subplot(-(-len(panels) // across), across, place)
-        ax.imshow(mosaic(U), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
+    for place, (label, images) in enumerate(panels, 1):
+        ax = made.add_subplot(down, across, place)
+        ax.imshow(mosaic(images), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
         ax.set_title(label, fontsize=12.5)
         ax.set_axis_off()
     pictures.save(made, setup.output / "fig4.png")
-    zeros = ", ".join(f"{label.partition(',')[0]} {(U == 0).mean():.0%}" for label, U in panels.items())
-    sentence = (
-        "Each small picture is a column of U or of its approximation max(0, WH), 19×19 pixels, dark where large. TSVD "
-        f"smears the parts over the face, ReLU models keep them apart. Share of zeros: {zeros}."
-    )
-    return Section(
-        "fig4", title, [Picture("fig4.png", f"Basis images of faces: {'; '.join(panels)}."), Paragraph(sentence)]
-    )
+    return Picture("fig4.png", f"Basis images of faces: {'; '.join(label for label, _ in panels)}.")
 
 
 FIGURE_4 = Experiment("fig4", _runs, _section)

@@ -1,13 +1,14 @@
 """The look of the pictures: an algorithm has the same colour, dash and marker everywhere, and can be told in grey."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from relunmd.datasets.store import write_beside
 from relunmd.errors import MissingDependencyError
+from relunmd.experiments.report import Paragraph, Picture
 
-__all__ = ["GREY", "LEGEND", "figure", "plain_log_ticks", "save", "styles"]
+__all__ = ["GREY", "LEGEND", "figure", "plain_log_ticks", "save", "styles", "where_possible"]
 
 GREY = "#555555"
 """For lines that are not algorithms."""
@@ -70,6 +71,14 @@ def plain_log_ticks(ax: Any) -> None:
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter("{x:g}")
+
+
+def where_possible(draw: Callable[[], Picture]) -> Picture | Paragraph:
+    """The picture, or in its place the sentence that says what it needs."""
+    try:
+        return draw()
+    except MissingDependencyError as reason:
+        return Paragraph(str(reason))
 
 
 def save(made: Any, path: Path) -> None:

@@ -73,7 +73,7 @@ class Run:
     @property
     def key(self) -> str:
         """The facts as one string."""
-        return json.dumps(self.facts(), sort_keys=True, default=str)
+        return json.dumps(self.facts(), sort_keys=True)
 
     @property
     def file_name(self) -> str:
@@ -114,10 +114,14 @@ class Setup:
     data: Path | None = None
     added: tuple[Contender, ...] = ()
 
+    def seed_of(self, index: int) -> int:
+        """The seed of the index-th matrix or start."""
+        return 1000 * self.seed + index
+
 
 def synthetic(setup: Setup, n: int, rank: int, index: int) -> Matrix:
     """The index-th of the paper's synthetic n×n matrices of that rank."""
-    seed = 1000 * setup.seed + index
+    seed = setup.seed_of(index)
     return Matrix(f"synthetic {n}×{n}, rank {rank}, seed {seed}", (n, n), lambda: datasets.synthetic(n, n, rank, seed))
 
 

@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd import kernels
+from relunmd.algorithms import TSVD
+from relunmd.errors import InputError
 from relunmd.executor import ThreadExecutor, usable_cores
-from relunmd.experiments.contenders import Contender, Method
+from relunmd.experiments.contenders import Contender
 from relunmd.init import INITS
 from relunmd.linalg import canonical_factors
+from relunmd.result import Status
 from relunmd.solve import Limits
-from relunmd.validation import check_random_state, make_problem
+from relunmd.validation import check_memory, check_random_state, make_problem
 
 __all__ = ["Arena", "Course", "Start"]
 
@@ -34,12 +37,17 @@ class Start:
 
 @dataclass
 class Course:
-    """How a run went: seconds and error after every iteration, 0 being the start."""
+    """How a run went: seconds and error after every iteration, 0 being the start; the best factors of an iteration."""
 
     times: list[float]
     errors: list[float]
     status: str = ""
     best: tuple[Array, Array] | None = field(default=None, repr=False)
+
+    @property
+    def error(self) -> float:
+        """The smallest error of an iteration, or the start's if there was none."""
+        return min(self.errors[1:], default=self.errors[0])
 
 
 class Arena:
@@ -56,6 +64,7 @@ class Arena:
 
     def start(self, rank: int, init: str, seed: int) -> Start:
         """A start as `decompose` would make it from this seed, in the units of X."""
+        check_memory(self.X, self.X.dtype, TSVD(), INITS[init]())
         begin = time.perf_counter()
         with ThreadExecutor(usable_cores()) as executor:
             problem = make_problem(self.X, self.X.dtype, rank, executor)
@@ -80,40 +89,56 @@ class Arena:
     ) -> Course:
         """Let a contender run until a limit is reached; only what it does itself is timed.
 
-        `keep_best` keeps the best factors; `tell` is called after every iteration.
+        An iteration that ends after `max_time` does not count. `keep_best` keeps the best factors;
+        `tell` is called after every iteration.
         """
         course = Course([0.0], [start.error], best=(start.W, start.H) if keep_best else None)
-        best_errors = [start.error]
-        status = "" if limits.max_iter != 0 else "No iteration was asked for."
-        with _running(contender.method, self.X, start.W.copy(), start.H.copy()) as iterates:
-            while not status:
-                begin = time.perf_counter()
+        best_errors, best = [start.error], np.inf
+        if limits.max_iter == 0:
+            course.status = "No iteration was asked for."
+            return course
+        begin = time.perf_counter()
+        with _ended(iter(contender.method(self.X, start.W.copy(), start.H.copy()))) as iterates:
+            while not course.status:
                 factors = next(iterates, None)
                 seconds = course.times[-1] + time.perf_counter() - begin
                 if factors is None:
-                    status = "It ended by itself."
+                    course.status = "It ended by itself."
                     break
-                error = self.error(*factors)
+                if limits.max_time is not None and seconds > limits.max_time:
+                    course.status = Status.MAX_TIME.message
+                    break
+                W, H = self._checked(contender, factors, start)
+                error = self.error(W, H)
                 if not np.isfinite(error):
-                    status = "A value that is not finite came up."
+                    course.status = "A value that is not finite came up."
                     break
-                if keep_best and error < best_errors[-1]:
-                    course.best = np.array(factors[0]), np.array(factors[1])
+                if keep_best and error < best:
+                    course.best, best = (np.array(W), np.array(H)), error
                 course.times.append(seconds)
                 course.errors.append(error)
                 best_errors.append(min(error, best_errors[-1]))
                 reached = limits.reached(best_errors, seconds)
-                status = reached.message if reached else ""
+                course.status = reached.message if reached else ""
                 if tell is not None:
                     tell(len(course.errors) - 1, error)
-        course.status = status
+                begin = time.perf_counter()
         return course
+
+    def _checked(self, contender: Contender, factors: object, start: Start) -> tuple[Array, Array]:
+        """What a contender yielded, if it is W and H of the right shapes."""
+        wanted = start.W.shape, start.H.shape
+        pair = factors if isinstance(factors, tuple | list) else ()
+        shapes = tuple(np.shape(factor) for factor in pair)
+        if shapes != wanted:
+            got = shapes if pair else type(factors).__name__
+            raise InputError(f"{contender.label} must yield W and H of shapes {wanted[0]} and {wanted[1]}. Got {got}.")
+        return np.asarray(pair[0]), np.asarray(pair[1])
 
 
 @contextmanager
-def _running(method: Method, X: Array, W: Array, H: Array) -> Iterator[Iterator[tuple[Array, Array]]]:
-    """The method's iterates, ended with it: a generator gets to close what it has open."""
-    iterates = iter(method(X, W, H))
+def _ended(iterates: Iterator[Any]) -> Iterator[Iterator[Any]]:
+    """Iterates that are ended with the block: a generator gets to close what it has open."""
     try:
         yield iterates
     finally:

@@ -88,6 +88,10 @@ def _lines(report: Report) -> list[str]:
         if section.claims:
             parts.append("\n".join(f"- {claim.text}: {claim.verdict} ({claim.evidence})." for claim in section.claims))
     parts.append("## Machine and versions")
+    if len(report.environments) > 1:
+        parts.append(
+            "Runs of different machines or versions stand side by side: ratios of times between them say nothing."
+        )
     for found in report.environments:
         versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
         parts.append(

@@ -1,9 +1,10 @@
 """The experiments together: plan, runs, report."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
-from relunmd.errors import InputError, MissingDependencyError
+from relunmd.errors import InputError, RelunmdError
 from relunmd.experiments.contenders import added
 from relunmd.experiments.display import Display
 from relunmd.experiments.experiment import Experiment
@@ -54,7 +55,7 @@ def reproduce(
     Parameters
     ----------
     names : of `EXPERIMENTS`, or "all"
-    output : folder for results.jsonl, the pictures and README.md; what it has already is not run again
+    output : folder for results.jsonl, the pictures and report.md; what it has already is not run again
     quick : smaller data, fewer repetitions and shorter runs: ten minutes instead of two hours on two cores
     seed : for all matrices and starts
     data : folder of data sets to look in first; see `relunmd.datasets`
@@ -71,40 +72,52 @@ def reproduce(
         raise InputError(f"seed must be at least 0. Got {seed!r}.")
     setup = Setup(Path(output), quick, seed, None if data is None else Path(data), tuple(added()))
     results = Results(setup.output)
-    experiments = [EXPERIMENTS[name] for name in EXPERIMENTS if name in chosen]
-    runs = [run for experiment in experiments for run in experiment.runs(setup)]
+    runs = [run for name, experiment in EXPERIMENTS.items() if name in chosen for run in experiment.runs(setup)]
     with display or Display() as shown:
+        if find_spec("matplotlib") is None:
+            shown.print("There will be no pictures: they need matplotlib (pip install 'relunmd[plot]').")
         outcome = carry_out(runs, results, shown)
-        path = setup.output / "README.md"
-        sections = [_section(experiment, setup, results, outcome) for experiment in experiments]
-        report = Report("The paper, reproduced", _introduction(setup), sections, results.environments(runs))
-        write_markdown(report, path)
+        path = setup.output / "report.md"
+        try:
+            write_markdown(_report(setup, chosen, results, outcome), path)
+        except OSError as reason:
+            raise RelunmdError(
+                f"The report could not be written ({reason}). The results are in {results.path}."
+            ) from reason
         shown.print(f"Report: {path}")
     return path
+
+
+def _report(setup: Setup, chosen: Sequence[str], results: Results, outcome: Outcome) -> Report:
+    """A section for each experiment that was asked for, and for those that the folder has in full from before."""
+    planned = {name: experiment.runs(setup) for name, experiment in EXPERIMENTS.items()}
+    shown = [name for name, runs in planned.items() if name in chosen or all(results.has(run) for run in runs)]
+    sections = [_section(EXPERIMENTS[name], setup, results, outcome) for name in shown]
+    environments = results.environments([run for name in shown for run in planned[name]])
+    return Report("The paper, reproduced", _introduction(setup, shown), sections, environments)
 
 
 def _section(experiment: Experiment, setup: Setup, results: Results, outcome: Outcome) -> Section:
     runs = experiment.runs(setup)
     notes = {outcome.missing[run.case.matrix.name] for run in runs if run.case.matrix.name in outcome.missing}
     notes |= {f"{run.contender.label} failed: {outcome.failed[run.key]}" for run in runs if run.key in outcome.failed}
-    try:
-        section = experiment.section(setup, results)
-    except MissingDependencyError as reason:
-        return Section(experiment.name, experiment.name, [Paragraph(str(reason))])
+    section = experiment.section(setup, results)
     blocks = [*section.blocks, *(Paragraph(note) for note in sorted(notes))]
     return Section(section.name, section.title, blocks, section.claims)
 
 
-def _introduction(setup: Setup) -> list[str]:
+def _introduction(setup: Setup, shown: list[str]) -> list[str]:
+    which = "Every table and figure" if len(shown) == len(EXPERIMENTS) else ", ".join(shown)
     paper = (
-        "Every table and figure of Seraghiti, Awari, Vandaele, Porcelli and Gillis, "
+        f"{which} of Seraghiti, Awari, Vandaele, Porcelli and Gillis, "
         '["Accelerated algorithms for nonlinear matrix decomposition with the ReLU function"]'
         "(https://arxiv.org/abs/2305.08687) (MLSP 2023), run again with relunmd. X ≈ max(0, WH); "
         "the error is E = ‖X − max(0, WH)‖ / ‖X‖. Every algorithm gets the same X in float64 and the same start; only "
         "its own work is timed, and it is scored outside of that."
     )
     quick = " --quick" * setup.quick
-    how = f"Made with `python -m relunmd.experiments all{quick} --seed {setup.seed} -o DIRECTORY`."
+    names = "all" if len(shown) == len(EXPERIMENTS) else " ".join(shown)
+    how = f"Made with `python -m relunmd.experiments {names}{quick} --seed {setup.seed} -o DIRECTORY`."
     if setup.quick:
         how += " A quick run: fewer repetitions, shorter times and 5 000 images for 50 000, so no verdict is final."
     if setup.added:

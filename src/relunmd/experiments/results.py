@@ -9,6 +9,8 @@ import logging
 import math
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -30,6 +32,9 @@ log = logging.getLogger("relunmd")
 Array = NDArray[Any]
 Record = dict[str, Any]
 
+_BEGINNING = b'{"matrix"'
+"""How every line begins."""
+
 MOST_POINTS = 600
 """How many points of a curve are kept: the first iterations all, later ones ever more sparsely."""
 
@@ -42,12 +47,10 @@ class Results:
         self.path = folder / "results.jsonl"
         self._records: dict[str, Record] = {}
         self._environment = environment()
-        folder.mkdir(parents=True, exist_ok=True)
-        if self.path.exists():
+        with self._writing():
+            folder.mkdir(parents=True, exist_ok=True)
+            self.path.touch()
             self._read()
-
-    def __len__(self) -> int:
-        return len(self._records)
 
     def get(self, run: Run) -> Record | None:
         """The record of a run, if it has been made."""
@@ -64,12 +67,9 @@ class Results:
 
     def add(self, run: Run, start: Start, course: Course, measured: dict[str, float]) -> Record:
         """Write a finished run down."""
-        if run.case.keep_factors and course.best is not None:
-            W, H = course.best
-            write_beside(self._factors_path(run), lambda out: np.savez(out, W=W, H=H))
         kept = _kept_points(course.errors)
         record = run.facts() | {
-            "error": min(course.errors),
+            "error": course.error,
             "n_iter": len(course.errors) - 1,
             "time": round(course.times[-1], 6),
             "start_error": start.error,
@@ -84,10 +84,12 @@ class Results:
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "environment": self._environment,
         }
-        with self.path.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(record, ensure_ascii=False, allow_nan=False, default=str) + "\n")
-            lines.flush()
-            os.fsync(lines.fileno())
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        with self._writing():
+            if run.case.keep_factors and course.best is not None:
+                W, H = course.best
+                write_beside(self._factors_path(run), lambda out: np.savez(out, W=W, H=H))
+            self._append(line)
         self._records[run.key] = record
         return record
 
@@ -103,26 +105,62 @@ class Results:
     def _factors_path(self, run: Run) -> Path:
         return self.folder / "factors" / f"{run.file_name}.npz"
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What the file system refuses, as a sentence that names the folder."""
+        try:
+            yield
+        except OSError as reason:
+            raise RelunmdError(
+                f"The output must be a folder that can be written to. Got {self.folder}: {reason}. What it has is "
+                f"intact; the same command goes on from there."
+            ) from reason
+
+    def _append(self, line: bytes) -> None:
+        """Add a line and see it onto the disk; of one that does not fit nothing is left."""
+        before = self.path.stat().st_size
+        try:
+            with self.path.open("ab") as lines:
+                lines.write(line)
+                lines.flush()
+                os.fsync(lines.fileno())
+        except OSError:
+            os.truncate(self.path, before)
+            raise
+
     def _read(self) -> None:
         raw = self.path.read_bytes()
-        whole, _, torn = raw.rpartition(b"\n")
-        if torn:
+        *whole, last = raw.split(b"\n")
+        for number, line in enumerate(whole, 1):
+            self._take(line, number)
+        if not last:
+            return
+        if last[: len(_BEGINNING)] != _BEGINNING[: len(last)]:
+            raise self._foreign(len(whole) + 1, "it does not begin like one")
+        try:
+            self._take(last, len(whole) + 1)
+            self._append(b"\n")  # Only the end of the line is missing.
+        except RelunmdError:
             log.warning("%s ended in the middle of a line; that run will be made again", self.path)
-            write_beside(self.path, lambda out: out.write(whole + b"\n" if whole else b""))
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                record = json.loads(line)
-                self._records[_key(record)] = record
-            except (ValueError, KeyError, TypeError) as reason:
-                raise RelunmdError(
-                    f"{self.path} must have a result of this program on every line. Line {number} is none "
-                    f"({reason!r}): take that line out, or name another folder."
-                ) from reason
+            os.truncate(self.path, len(raw) - len(last))
+
+    def _take(self, line: bytes, number: int) -> None:
+        try:
+            record = json.loads(line)
+            self._records[_key(record)] = record
+        except (ValueError, KeyError, TypeError) as reason:
+            raise self._foreign(number, repr(reason)) from reason
+
+    def _foreign(self, number: int, why: str) -> RelunmdError:
+        return RelunmdError(
+            f"{self.path} must have a result of this program on every line. Line {number} is none ({why}): take that "
+            f"line out, or name another folder."
+        )
 
 
 def _key(record: Record) -> str:
     names = ("matrix", "rank", "init", "seed", "target_error", "max_iter", "max_time", "contender", "settings")
-    return json.dumps({name: record[name] for name in names}, sort_keys=True, default=str)
+    return json.dumps({name: record[name] for name in names}, sort_keys=True)
 
 
 def _kept_points(errors: list[float]) -> list[int]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from relunmd.errors import DatasetError
+from relunmd.errors import DatasetError, InputError
 from relunmd.experiments.display import Display
 from relunmd.experiments.plan import Run
 from relunmd.experiments.race import Arena, Start
@@ -38,17 +38,16 @@ def carry_out(runs: Iterable[Run], results: Results, display: Display) -> Outcom
         display.say(f"{name}: loading")
         try:
             arena = Arena(matrix.load())
-        except DatasetError as reason:
-            outcome.missing[name] = str(reason)
-            display.skip([run for group in starts.values() for run in group], f"{name}: {reason}")
-            continue
-        for (rank, init, seed), group in starts.items():
-            display.say(f"{name}, rank {rank}: the {init} start, seed {seed}")
-            begin = time.perf_counter()
-            start = arena.start(rank, init, seed)
-            display.started(group[0], time.perf_counter() - begin)
-            for run in group:
-                _one(arena, run, start, results, display, outcome)
+            for (rank, init, seed), group in starts.items():
+                display.say(f"{name}, rank {rank}: the {init} start, seed {seed}")
+                begin = time.perf_counter()
+                start = arena.start(rank, init, seed)
+                display.started(group[0], time.perf_counter() - begin)
+                for run in group:
+                    _one(arena, run, start, results, display, outcome)
+        except (DatasetError, InputError, MemoryError) as reason:
+            outcome.missing[name] = f"{name}: {reason}"
+            display.skip([r for group in starts.values() for r in group if not results.has(r)], f"{name}: {reason}")
     return outcome
 
 
@@ -62,12 +61,12 @@ def _one(arena: Arena, run: Run, start: Start, results: Results, display: Displa
         measured = {}
         if run.case.measure is not None and course.best is not None:
             measured = run.case.measure(arena.X, *course.best)
-        record = results.add(run, start, course, measured)
     except Exception as reason:  # A contender may be anybody's code, and the others shall run on.
         log.exception("%s failed", what)
         outcome.failed[run.key] = f"{type(reason).__name__}: {reason}"
         display.skip([run], f"{what} failed: {type(reason).__name__}: {reason}")
         return
+    record = results.add(run, start, course, measured)
     display.finished(run, record, time.perf_counter() - begin)
 
 
