@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import relunmd
+from relunmd import datasets, experiments
 from relunmd.experiments import contenders
 
 ROOT = Path(__file__).parents[1]
@@ -66,10 +67,11 @@ def test_a_wheel_installed_alone_works(tmp_path):
 
 
 def test_public_names_are_documented():
-    for name in relunmd.__all__:
-        thing = getattr(relunmd, name)
-        if name != "__version__":
-            assert inspect.getdoc(thing), name
+    for module in (relunmd, datasets, experiments):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if callable(thing):
+                assert inspect.getdoc(thing), name
     settings = [
         thing for thing in vars(relunmd).values() if dataclasses.is_dataclass(thing) and hasattr(thing, "summary")
     ]

@@ -54,12 +54,12 @@ def small_experiments(monkeypatch):
             monkeypatch.setattr(table, "paper", dict.fromkeys(sizes, column))
             monkeypatch.setattr(table, "shape", lambda n: (n, 3))
     images = Matrix("few images", (30, 25), lambda: datasets.planted(30, 25, 4, 0.7, 0))
-    monkeypatch.setattr(fig1a, "_curves", lambda setup: curves.Curves("fig1a", images, 0.1, 2, rank=3))
-    monkeypatch.setattr(fig1b, "_curves", lambda setup: curves.Curves("fig1b", images, 0.12, 1, rank=3))
-    monkeypatch.setattr(fig2, "_choices", lambda setup: (images, (2, 4), 0.05))
+    monkeypatch.setattr(fig1a, "_curves", lambda setup: curves.Curves("fig1a", images, 0.3, 2, rank=3))
+    monkeypatch.setattr(fig1b, "_curves", lambda setup: curves.Curves("fig1b", images, 0.31, 1, rank=3))
+    monkeypatch.setattr(fig2, "_choices", lambda setup: (images, (2, 4), 0.3))
     monkeypatch.setattr(basis, "COMPONENTS", 12)
     monkeypatch.setattr(fig3, "ranks", lambda setup: (3, 5))
-    monkeypatch.setattr(fig3, "seconds", lambda setup: 0.05)
+    monkeypatch.setattr(fig3, "seconds", lambda setup: 0.3)
     monkeypatch.setattr(fig3, "SHOWN", 5)
     monkeypatch.setattr(fig4, "RANK", 5)
     monkeypatch.setattr(datasets, "cbcl", lambda data=None: np.random.default_rng(0).random((361, 40)))
@@ -197,6 +197,14 @@ class TestPlan:
         one = [run.case for run in runs if run.contender.label == "A-NMD" and run.case.rank == 32][:25]
         assert len({case.matrix.name for case in one}) == 5
         assert len({case.seed for case in one}) == 25
+
+    def test_guesses_of_the_time_are_sane(self):
+        """A quick run of everything takes about seven minutes, a full one about an hour and a half."""
+        for quick, least, most in ((True, 3, 15), (False, 40, 150)):
+            runs = {run.key: run for name in NAMES for run in self.cases(name, quick)}.values()
+            starts = {(run.case.matrix, run.case.rank, run.case.init, run.case.seed): run for run in runs}
+            seconds = sum(run.guess for run in runs) + sum(run.start_guess for run in starts.values())
+            assert least < seconds / 60 < most
 
     def test_sizes_and_ranks(self):
         assert {run.case.matrix.shape[0] for run in self.cases("table3")} == {500, 1000, 1500, 2000}
@@ -417,6 +425,17 @@ class TestVerdicts:
 
         section = fig2._section(Setup(tmp_path), FakeResults(make))
         assert [claim.holds for claim in section.claims] == holds
+
+    def test_who_finished_no_iteration_gets_a_dash(self, tmp_path):
+        """And nothing can be said about what its iterations cost."""
+
+        def make(run):
+            slow = run.contender.label == "A-EM"
+            return {"error": 0.3, "time": 0 if slow else 1, "n_iter": 0 if slow else 1}
+
+        section = fig2._section(Setup(tmp_path), FakeResults(make))
+        assert [claim.holds for claim in section.claims] == [None, None, None]
+        assert {row[-1] for row in section.blocks[-1].rows} == {"–"}
 
     def test_error_at_is_that_of_the_last_finished_iteration(self):
         record = self.curve([0.5, 0.3, 0.1])

@@ -56,7 +56,12 @@ class Contender:
 
 
 def built_in(algorithm: str | Algorithm[Any], label: str | None = None) -> Contender:
-    """An algorithm of the library as a contender, by name or by settings."""
+    """An algorithm of the library as a contender, by name or by settings.
+
+    >>> from relunmd import ANMD, experiments
+    >>> experiments.built_in("3b").label, experiments.built_in(ANMD(beta0=0.9), "bold").settings["beta0"]
+    ('3B-NMD', 0.9)
+    """
     settings = ALGORITHMS[algorithm]() if isinstance(algorithm, str) else algorithm
     shown = label or PAPER.get(settings.name, settings.name)
     return Contender(

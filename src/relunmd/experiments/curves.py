@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from relunmd.experiments import pictures
 from relunmd.experiments.contenders import Contender
-from relunmd.experiments.experiment import SIX, TSVD, all_of, mean, seconds_each
+from relunmd.experiments.experiment import SIX, TSVD, all_of, mean, milliseconds, seconds_each
 from relunmd.experiments.plan import Case, Matrix, Run, Setup
 from relunmd.experiments.report import Block, Paragraph, Picture, Table
 from relunmd.experiments.results import Record, Results
@@ -30,13 +30,14 @@ def error_at(record: Record, times: Array) -> Array:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Mean errors over time by label, the best error of all, and TSVD's."""
+    """Mean errors over time by label, the best error of all, TSVD's, and when each had made an iteration."""
 
     times: Array
     errors: dict[str, Array]
     final: dict[str, float]
     best: float
     baseline: float | None
+    all_moving: float
 
     @property
     def has_all_six(self) -> bool:
@@ -84,12 +85,14 @@ class Curves:
         records = {c.label: found for c in contenders if (found := all_of(results, self.cell(setup, c)))}
         if not records:
             return None
-        times = np.geomspace(self.seconds / 1000, self.seconds, 400)
+        firsts = [r["curve"]["time"][1] for found in records.values() for r in found if r["n_iter"]] or [0.0]
+        times = np.geomspace(max(min(firsts) / 2, self.seconds / 1000), self.seconds, 400)  # Nothing happens before.
         errors = {label: np.mean([error_at(r, times) for r in found], axis=0) for label, found in records.items()}
         final = {label: float(np.mean([record["error"] for record in found])) for label, found in records.items()}
         best = min(record["error"] for found in records.values() for record in found)
         baseline = results.get(self.baseline(setup))
-        return Drawn(times, errors, final, best, None if baseline is None else baseline["error"])
+        tsvd = None if baseline is None else baseline["error"]
+        return Drawn(times, errors, final, best, tsvd, all_moving=max(firsts))
 
     def blocks(self, setup: Setup, results: Results) -> tuple[list[Block], Drawn | None]:
         """The picture of the paper's algorithms, that with others added if there are any, and a table."""
@@ -117,7 +120,7 @@ class Curves:
             starts = found
             spread = f"{min(r['error'] for r in found):.4f}–{max(r['error'] for r in found):.4f}"
             iterations = f"{mean([r['n_iter'] for r in found]):.0f}"
-            each = f"{1000 * mean([seconds_each(r) for r in found]):.1f}"
+            each = milliseconds(mean([seconds_each(r) for r in found]), 1)
             rows.append([label, f"{drawn.final[label]:.4f}", spread, iterations, each])
         if drawn.baseline is not None:
             rows.append(["TSVD", f"{drawn.baseline:.4f}", "–", "–", "–"])

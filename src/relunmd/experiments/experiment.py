@@ -1,5 +1,6 @@
 """What an experiment is: the runs it needs, and what it says about their results."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,18 @@ from relunmd.experiments.plan import Run, Setup
 from relunmd.experiments.report import Claim, Section
 from relunmd.experiments.results import Record, Results
 
-__all__ = ["A_NAIVE_OF_DRIVER", "PAPERS", "SIX", "TSVD", "Experiment", "all_of", "mean", "not_seen", "seconds_each"]
+__all__ = [
+    "A_NAIVE_OF_DRIVER",
+    "PAPERS",
+    "SIX",
+    "TSVD",
+    "Experiment",
+    "all_of",
+    "mean",
+    "milliseconds",
+    "not_seen",
+    "seconds_each",
+]
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,11 @@ def mean(values: Sequence[float]) -> float:
 def seconds_each(record: Record) -> float:
     """Seconds an iteration; NaN if none was finished."""
     return float(record["time"] / record["n_iter"]) if record["n_iter"] else float("nan")
+
+
+def milliseconds(seconds: float, digits: int = 0) -> str:
+    """Seconds as milliseconds, a dash for NaN."""
+    return "–" if math.isnan(seconds) else f"{1000 * seconds:.{digits}f}"
 
 
 def not_seen(*claims: str) -> list[Claim]:

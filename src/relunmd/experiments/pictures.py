@@ -65,10 +65,10 @@ def figure(width: float = 7.0, height: float = 4.4, panels: int = 1) -> tuple[An
 
 
 def plain_log_ticks(ax: Any) -> None:
-    """Ticks at 1, 2, 3 and 5 times the powers of ten, as plain numbers, on a logarithmic y-axis."""
+    """Ticks at 1, 2, 3, 5 and 7 times the powers of ten, as plain numbers, on a logarithmic y-axis."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0)))
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 3.0, 5.0, 7.0)))
     ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter("{x:g}")
 

@@ -84,9 +84,12 @@ class Run:
     def guess(self) -> float:
         """Seconds that it may take without its start, for the estimate of the time left."""
         m, n = self.case.matrix.shape
-        if self.case.limits.max_time is not None:
-            return 1.3 * self.case.limits.max_time
-        return 1e-3 if self.case.limits.max_iter == 0 else 1e-6 * m * n
+        limits = self.case.limits
+        if limits.max_iter == 0:
+            return 1e-3
+        if limits.target_error is None and limits.max_time is not None:
+            return 1.3 * limits.max_time  # It will be used up, and scoring comes on top.
+        return 1e-6 * m * n
 
     @property
     def start_guess(self) -> float:

@@ -63,6 +63,19 @@ def reproduce(
     Returns
     -------
     The path of the report.
+
+    Notes
+    -----
+    It needs up to 3.5 GB of memory (figures 1b and 2: X in float64 and nine arrays of its size for the start), with
+    `quick` a tenth of that.
+
+    Examples
+    --------
+    >>> from relunmd import experiments
+    >>> list(experiments.EXPERIMENTS)
+    ['table1', 'table2', 'table3', 'table4', 'fig1a', 'fig1b', 'fig2', 'fig3', 'fig4']
+    >>> experiments.reproduce(["table1"], "results", quick=True)  # doctest: +SKIP
+    PosixPath('results/report.md')
     """
     chosen = list(EXPERIMENTS) if "all" in names else list(names)
     unknown = [name for name in chosen if name not in EXPERIMENTS]
