@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("names", nargs=-1, required=True, type=click.Choice([*EXPERIMENTS, "all"]), metavar="NAME...")
-@click.option("--quick", is_flag=True, help="Smaller data, fewer repetitions: about ten minutes for all.")
+@click.option("--quick", is_flag=True, help="Smaller data, fewer repetitions: about seven minutes for all.")
 @click.option(
     "--data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

@@ -28,7 +28,7 @@ def _section(setup: Setup, results: Results) -> Section:
 
 
 def _claims(drawn: Drawn) -> list[Claim]:
-    # "The beginning" is a choice: at 1 % of the time A-NMD was just ahead in our first full run. So say until when, too.
+    # "The beginning" is a choice: at 1 % of the time A-NMD was just ahead in our first full run. So say until when.
     place = int(np.searchsorted(drawn.times, drawn.all_moving))
     early = {label: float(errors[place]) for label, errors in drawn.errors.items()}
     rival = min(error for label, error in early.items() if label != "3B-NMD")

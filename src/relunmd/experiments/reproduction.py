@@ -56,7 +56,7 @@ def reproduce(
     ----------
     names : of `EXPERIMENTS`, or "all"
     output : folder for results.jsonl, the pictures and report.md; what it has already is not run again
-    quick : smaller data, fewer repetitions and shorter runs: ten minutes instead of two hours on two cores
+    quick : smaller data, fewer repetitions and shorter runs: seven minutes instead of 80 on two cores
     seed : for all matrices and starts
     data : folder of data sets to look in first; see `relunmd.datasets`
 
@@ -66,7 +66,7 @@ def reproduce(
 
     Notes
     -----
-    It needs up to 3.5 GB of memory (figures 1b and 2: X in float64 and nine arrays of its size for the start), with
+    It needs about 2 GB of memory (figures 1b and 2; 3 GB free are asked for by the start), with
     `quick` a tenth of that.
 
     Examples
