@@ -56,7 +56,7 @@ def reproduce(
     ----------
     names : of `EXPERIMENTS`, or "all"
     output : folder for results.jsonl, the pictures and report.md; what it has already is not run again
-    quick : smaller data, fewer repetitions and shorter runs: seven minutes instead of 80 on two cores
+    quick : smaller data, fewer repetitions and shorter runs: seven minutes instead of 75 on two cores
     seed : for all matrices and starts
     data : folder of data sets to look in first; see `relunmd.datasets`
 
