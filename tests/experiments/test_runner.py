@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import relunmd
 from relunmd.errors import DatasetError, RelunmdError
 from relunmd.experiments.contenders import Contender
+from relunmd.experiments.display import Display
 from relunmd.experiments.experiment import TSVD
 from relunmd.experiments.plan import Case, Run
 from relunmd.experiments.results import MOST_POINTS, Results, _kept_points
@@ -275,3 +278,12 @@ def test_progress_says_what_is_left(tmp_path, display, output):
     assert "2 runs to make" in text
     assert "[2/2] small, r=3, start 1: improving" in text
     assert text.rstrip().endswith("0 s left")
+
+
+def test_on_a_narrow_terminal_the_time_left_is_seen(tmp_path, output):
+    console = Console(file=output, width=80, force_terminal=True, legacy_windows=False)
+    with Display(console) as shown:
+        carry_out(
+            [run_of(small("a matrix with a name that is much too long for the line " * 2))], Results(tmp_path), shown
+        )
+    assert re.search(r"1/1, 0 s left\s+a matrix with.*…", output.getvalue())

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 from relunmd.experiments.plan import Run
@@ -22,9 +23,10 @@ class Display:
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
         self._console = Console(quiet=quiet) if console is None else console
         self._bar = Progress(
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed}/{task.total}, {task.fields[left]} left"),
-            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=12, table_column=Column(min_width=12)),
+            TextColumn("{task.completed}/{task.total}, {task.fields[left]} left", table_column=Column(min_width=21)),
+            TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            expand=True,
             console=self._console,
             transient=True,
             disable=not self._console.is_terminal,
@@ -62,7 +64,7 @@ class Display:
         now = time.perf_counter()
         if now - self._last_told > 0.2:
             self._last_told = now
-            self._update(f", iteration {iteration}, error {error:.3g}")
+            self._update(f"{iteration}: {error:.3g}, ")
 
     def started(self, run: Run, seconds: float) -> None:
         """A start has been made."""
@@ -102,4 +104,4 @@ class Display:
         self._update()
 
     def _update(self, more: str = "") -> None:
-        self._bar.update(self._task, completed=self._count, description=self._what + more, left=self.left())
+        self._bar.update(self._task, completed=self._count, description=more + self._what, left=self.left())
