@@ -19,7 +19,7 @@ import relunmd
 from relunmd import linalg as ours
 from relunmd.datasets import digits, synthetic
 from relunmd.executor import ThreadExecutor
-from relunmd.init.base import sweep_of_x
+from relunmd.passes import sweep_of_x
 from relunmd.validation import make_problem
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import settings
 
 from relunmd.executor import ThreadExecutor
-from relunmd.validation import make_problem
+from relunmd.validation import check_matrix, make_problem
 
 # The same examples every time, so that a green run stays green; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -52,7 +52,7 @@ def open_problem():
         executor = ThreadExecutor(n_threads)
         executor.__enter__()
         executors.append(executor)
-        return make_problem(X, X.dtype, rank, executor)
+        return make_problem(check_matrix(X), X.dtype if X.dtype.kind == "f" else np.dtype(float), rank, executor)
 
     yield make
     for executor in executors:

@@ -72,7 +72,7 @@ BAD_ARGUMENTS = {
     "rank text": ({"rank": "2"}, "Got '2'."),
     "unknown algorithm": (
         {"algorithm": "nmf"},
-        "algorithm must be one of auto, naive, a-naive, em, a-em, a-nmd, 3b, tsvd",
+        "algorithm must be one of auto, naive, a-naive, em, a-em, a-nmd, 3b, 3b-factored, tsvd",
     ),
     "algorithm class": ({"algorithm": relunmd.ANMD}, "or a settings object such as relunmd.ANMD(beta0=0.9)"),
     "unknown init": ({"init": "zeros"}, "init must be one of random, tsvd, nuclear, mean-corrected, shifted, auto"),
@@ -166,8 +166,8 @@ def test_dtype_that_cannot_hold_the_data():
 @pytest.mark.parametrize(
     ("algorithm", "init", "sentence"),
     [
-        ("3b", "tsvd", "algorithm='3b', which keeps 4 arrays of the size of X (12 × 9, float64) would take 3.46 kB"),
-        ("3b", "tsvd", "These algorithms keep fewer such arrays: naive, a-naive, em, a-em, tsvd."),
+        ("3b", "tsvd", "algorithm='3b', which keeps 4 arrays of the size of X (12 × 9, float64), would take 3.46 kB"),
+        ("3b", "tsvd", "These algorithms keep no such array: 3b-factored, tsvd."),
         ("naive", "nuclear", "These starts keep no such array: random, tsvd, mean-corrected, shifted, auto."),
     ],
 )
@@ -287,10 +287,21 @@ def test_dtype_is_kept_or_as_asked():
     assert relunmd.decompose(np.eye(4, dtype=int), 2, max_iter=1, dtype=np.float32).W.dtype == np.float32
 
 
-def test_making_a_sparse_matrix_dense_is_logged(caplog):
+@pytest.mark.parametrize("needed", [1, 10**10])
+def test_keeping_dense_arrays_for_a_sparse_matrix_is_said(monkeypatch, caplog, needed):
+    monkeypatch.setattr(memory, "_WORTH_A_WARNING", 10**9 // needed)
     with caplog.at_level(logging.INFO, "relunmd"):
-        relunmd.decompose(sparse.csr_array(GOOD), 2, max_iter=1)
-    assert "X is sparse and is made dense" in caplog.text
+        relunmd.decompose(sparse.csr_array(GOOD), 2, "3b", max_iter=1)
+    said = [
+        record for record in caplog.records if "4 arrays of the size of X (12 × 9, float64), takes" in record.message
+    ]
+    assert [record.levelname for record in said] == ["INFO" if needed == 1 else "WARNING"]
+    assert "These algorithms keep no such array: 3b-factored, tsvd." in said[0].message
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "relunmd"):
+        relunmd.decompose(sparse.csr_array(GOOD), 2, "3b-factored", max_iter=1)
+        relunmd.decompose(GOOD, 2, "3b", max_iter=1)
+    assert "arrays of the size of X" not in caplog.text
 
 
 @pytest.mark.parametrize("seed", [0, np.int64(0), np.random.RandomState(0), np.random.default_rng(0), None])

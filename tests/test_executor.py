@@ -10,9 +10,10 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from relunmd.executor import ThreadExecutor, tree_sum
-from relunmd.matrix import DenseMatrix
+from relunmd.matrix import DenseSource, Matrix
 
-MATRIX = DenseMatrix(np.random.default_rng(0).random((30_000, 7)), np.dtype(float))
+X = np.random.default_rng(0).random((30_000, 7))
+MATRIX = Matrix(DenseSource(X), np.dtype(float))
 
 
 def column_sums(x, rows, out, *, factor):
@@ -25,9 +26,9 @@ def column_sums(x, rows, out, *, factor):
 
 def test_sums_and_rows_are_those_of_numpy():
     with ThreadExecutor(2) as executor:
-        out, sums = executor.run(MATRIX, column_sums, {"X": MATRIX.X}, {"twice": 7}, factor=3.0)
-    np.testing.assert_allclose(sums["total"], 3 * MATRIX.X.sum(axis=0))
-    np.testing.assert_array_equal(out["twice"], 2 * MATRIX.X)
+        out, sums = executor.run(MATRIX, column_sums, {"X": X}, {"twice": 7}, factor=3.0)
+    np.testing.assert_allclose(sums["total"], 3 * X.sum(axis=0))
+    np.testing.assert_array_equal(out["twice"], 2 * X)
     assert sums["blocks"] == len(MATRIX.layout.blocks)
     assert executor.passes == 1
 
@@ -36,7 +37,7 @@ def test_sums_have_the_same_bits_with_any_number_of_threads():
     found = []
     for n_threads in (1, 2, 5):
         with ThreadExecutor(n_threads) as executor:
-            found += [executor.run(MATRIX, column_sums, {"X": MATRIX.X}, {"twice": 7}, factor=0.1)[1] for _ in range(5)]
+            found += [executor.run(MATRIX, column_sums, {"X": X}, {"twice": 7}, factor=0.1)[1] for _ in range(5)]
     assert {sums["total"].tobytes() for sums in found} == {found[0]["total"].tobytes()}
 
 
@@ -59,7 +60,7 @@ def test_what_a_block_raises_comes_out_and_the_executor_stays_usable(n_threads, 
     with ThreadExecutor(n_threads) as executor:
         with pytest.raises(failure, match="in a worker"):
             executor.run(MATRIX, fails)
-        _, sums = executor.run(MATRIX, column_sums, {"X": MATRIX.X}, {"twice": 7}, factor=1.0)
+        _, sums = executor.run(MATRIX, column_sums, {"X": X}, {"twice": 7}, factor=1.0)
     assert sums["blocks"] == len(MATRIX.layout.blocks)
 
 
@@ -110,7 +111,7 @@ def test_ctrl_c_waits_for_the_end_of_a_block_and_the_handler_comes_back():
         assert len(reached) == 1
         with executor.users_code():
             assert signal.getsignal(signal.SIGINT) is handler
-        _, sums = executor.run(MATRIX, column_sums, {"X": MATRIX.X}, {"twice": 7}, factor=1.0)
+        _, sums = executor.run(MATRIX, column_sums, {"X": X}, {"twice": 7}, factor=1.0)
         assert sums["blocks"] == len(MATRIX.layout.blocks)
     assert signal.getsignal(signal.SIGINT) is handler
 

@@ -9,7 +9,18 @@
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from relunmd.algorithms import AEM, ANMD, EM, TSVD, Algorithm, ANaive, Naive, State, ThreeBlock
+from relunmd.algorithms import (
+    AEM,
+    ANMD,
+    EM,
+    TSVD,
+    Algorithm,
+    ANaive,
+    Naive,
+    State,
+    ThreeBlock,
+    ThreeBlockFactored,
+)
 from relunmd.door import decompose, inits
 from relunmd.errors import InputError, InsufficientMemoryError, MissingDependencyError, RelunmdError
 from relunmd.init import Init, MeanCorrectedInit, NuclearInit, RandomInit, ShiftedInit, TSVDInit
@@ -47,6 +58,7 @@ __all__ = [
     "Status",
     "TSVDInit",
     "ThreeBlock",
+    "ThreeBlockFactored",
     "__version__",
     "algorithms",
     "decompose",

@@ -19,7 +19,6 @@ from relunmd.linalg import canonical_factors
 from relunmd.result import Decomposition
 from relunmd.solve import Callback, Clock, solve
 from relunmd.validation import (
-    as_dense,
     check_algorithm,
     check_callback,
     check_dtype,
@@ -110,7 +109,7 @@ def decompose(
     """
     A = check_matrix(X)
     float_type = check_dtype(dtype, A)
-    shape = A.shape[0], A.shape[1]
+    shape = A.shape
     rank = check_rank(rank, shape)
     method = check_algorithm(algorithm)
     start = check_init(init, method, shape, rank)
@@ -125,7 +124,7 @@ def decompose(
 
     with ExitStack() as stack:
         executor = stack.enter_context(ThreadExecutor(threads))
-        problem = make_problem(as_dense(A), float_type, rank, executor)
+        problem = make_problem(A, float_type, rank, executor)
         executor.passes = 0
         if progress:
             from relunmd.progress import ProgressLine  # rich is slow to import

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from relunmd.matrix import DenseMatrix, Scratch
+from relunmd.matrix import Matrix, Scratch
 
 __all__ = ["BlockFunction", "Rows", "Sums", "ThreadExecutor", "tree_sum", "usable_cores"]
 
@@ -122,7 +122,8 @@ class _Tree:
                     if other is None:
                         self._waiting[level, index] = share
                         return
-                share = {name: share[name] + other[name] for name in share}
+                for name, value in other.items():
+                    share[name] += value  # In place: a share is its block's alone, and may be as large as H.
             index, count, level = index // 2, (count + 1) // 2, level + 1
         self.total = share
 
@@ -173,7 +174,7 @@ class ThreadExecutor:
 
     def run(
         self,
-        matrix: DenseMatrix,
+        matrix: Matrix,
         function: BlockFunction,
         rows: Mapping[str, Array] | None = None,
         out: Mapping[str, Array | int] | None = None,

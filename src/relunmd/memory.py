@@ -16,6 +16,7 @@ log = logging.getLogger("relunmd")
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
+_WORTH_A_WARNING = 10**9
 
 
 def available_bytes() -> int | None:
@@ -63,8 +64,8 @@ def human_bytes(count: float) -> str:
     return f"{count:.3g} {unit}"
 
 
-def require(needed: int, what: str, remedy: str) -> None:
-    """Raise InsufficientMemoryError if `needed` bytes are not there."""
+def require(needed: int, what: str, remedy: str, warn: bool = False) -> None:
+    """Raise InsufficientMemoryError if `needed` bytes are not there; if they are, `warn` logs that they are taken."""
     available = available_bytes()
     if available is None:
         log.info("The free memory of this system is unknown; %s takes %s", what, human_bytes(needed))
@@ -72,4 +73,9 @@ def require(needed: int, what: str, remedy: str) -> None:
     if needed > available:
         raise InsufficientMemoryError(
             f"{what} would take {human_bytes(needed)} of memory and {human_bytes(available)} is free. {remedy}"
+        )
+    if warn:
+        level = logging.WARNING if needed > _WORTH_A_WARNING else logging.INFO
+        log.log(
+            level, "%s takes %s of memory, of %s free. %s", what, human_bytes(needed), human_bytes(available), remedy
         )

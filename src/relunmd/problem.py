@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from relunmd import kernels
 from relunmd.executor import BlockFunction, Rows, Sums, ThreadExecutor
-from relunmd.matrix import Block, DenseMatrix
+from relunmd.matrix import Block, Matrix
 
 __all__ = ["Facts", "Problem"]
 
@@ -29,7 +29,7 @@ class Facts:
 class Problem:
     """X ≈ max(0, WH) with W m×rank and H rank×n; everything in the scaled units of `matrix`."""
 
-    matrix: DenseMatrix
+    matrix: Matrix
     rank: int
     facts: Facts
     executor: ThreadExecutor
@@ -74,7 +74,7 @@ class Problem:
 
 def _squared_error(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     squares = 0.0
-    for tile in x.tiles():
-        T = np.matmul(rows["W"][tile.rows], H, out=x.scratch_tile("T", tile.n_rows))
-        squares += kernels.squared_error(T, tile.X, tile.scale)
+    for at in x.strips:
+        for tile in x.across(at):
+            squares += kernels.squared_error(x.theta(tile, rows["W"], H), tile.X, tile.scale)
     return {"squares": squares}

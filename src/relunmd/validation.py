@@ -4,6 +4,7 @@ import logging
 import math
 import numbers
 import reprlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,14 +16,24 @@ from relunmd.algorithms import ALGORITHMS, AUTO, Algorithm
 from relunmd.errors import InputError
 from relunmd.executor import Rows, Sums, ThreadExecutor, usable_cores
 from relunmd.init import INITS, GivenInit, Init
-from relunmd.matrix import Block, DenseMatrix
-from relunmd.matrix.dense import power_of_two_scale
+from relunmd.matrix import (
+    Block,
+    CsrSource,
+    DenseSource,
+    Matrix,
+    Scratch,
+    Source,
+    StoredArray,
+    StoredCsr,
+    is_stored_array,
+    is_stored_group,
+    power_of_two_scale,
+)
 from relunmd.problem import Facts, Problem
 from relunmd.result import Decomposition
 from relunmd.solve import Callback, Limits
 
 __all__ = [
-    "as_dense",
     "check_algorithm",
     "check_callback",
     "check_dtype",
@@ -43,33 +54,48 @@ _OUR_STREAM = (2023,)
 _TOL = "a number of at least 0 (which turns it off) and below 1"
 
 
-def check_matrix(X: Any) -> Any:
-    """X as a two-dimensional array of real numbers, or as the sparse matrix it is.
+def check_matrix(X: Any) -> Source:
+    """X as a two-dimensional matrix of real numbers, wherever it is.
 
     Its entries are looked at by `make_problem`.
     """
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X must not be a masked array. Got one; fill it first, for example with X.filled(0).")
+    if is_stored_group(X):
+        return _checked(StoredCsr(X))
+    if is_stored_array(X):
+        return _two_dimensional(X, StoredArray)
+    if type(X).__module__.startswith("pandas.") and hasattr(X, "sparse"):  # A frame of sparse columns.
+        X = X.sparse.to_coo()
+    if sparse.issparse(X):
+        return _two_dimensional(X, CsrSource)
     try:
-        A = X if sparse.issparse(X) else np.asarray(X)
+        A = np.asarray(X)
     except Exception as reason:
         raise InputError(f"X must be a two-dimensional array. Got {type(X).__name__}: {reason}") from reason
-    if A.dtype.kind not in "biuf":
-        hint = " Its real part, perhaps?" if A.dtype.kind == "c" else ""
-        raise InputError(f"X must hold real numbers. Got dtype {A.dtype}.{hint}")
-    if A.ndim != 2:
-        raise InputError(f"X must be two-dimensional. Got {A.ndim} dimension(s), shape {A.shape}.")
-    if min(A.shape) == 0:
-        raise InputError(f"X must not be empty. Got shape {A.shape}.")
-    return A
+    return _two_dimensional(A, DenseSource)
 
 
-def as_dense(X: Any) -> Array:
-    """X as an array: for now sparse X is made dense, since every algorithm keeps m×n arrays anyway."""
-    if not sparse.issparse(X):
-        return np.asarray(X)
-    log.info("X is sparse and is made dense: %s", memory.human_bytes(math.prod(X.shape) * X.dtype.itemsize))
-    return np.asarray(X.toarray())
+def _two_dimensional(X: Any, source: Callable[[Any], Source]) -> Source:
+    """X as a source, its dtype and number of dimensions having been looked at before anything is made of it."""
+    dtype = np.dtype(X.dtype)
+    if dtype.kind not in "biuf":
+        hint = " Its real part, perhaps?" if dtype.kind == "c" else ""
+        raise InputError(f"X must hold real numbers. Got dtype {dtype}.{hint}")
+    if X.ndim != 2:
+        raise InputError(f"X must be two-dimensional. Got {X.ndim} dimension(s), shape {tuple(X.shape)}.")
+    try:
+        return _checked(source(X))
+    except InputError:
+        raise
+    except ValueError as reason:  # SciPy's word for indices that point outside the matrix.
+        raise InputError(f"X must be a consistent sparse matrix. Got one of which SciPy says: {reason}") from reason
+
+
+def _checked(source: Source) -> Source:
+    if min(source.shape) == 0:
+        raise InputError(f"X must not be empty. Got shape {source.shape}.")
+    return source
 
 
 def check_dtype(dtype: Any, X: Any) -> np.dtype[Any]:
@@ -212,22 +238,25 @@ def check_threads(n_jobs: Any) -> int:
     return usable_cores() if int(n_jobs) == -1 else int(n_jobs)
 
 
-def check_memory(X: Any, dtype: np.dtype[Any], algorithm: Algorithm[Any], init: Init) -> None:
-    """Refuse what would not fit, before anything is allocated."""
+def check_memory(X: Source, dtype: np.dtype[Any], algorithm: Algorithm[Any], init: Init) -> None:
+    """Refuse what would not fit, before anything is allocated; where X takes less than they would, say so."""
     m, n = X.shape
     arrays = max(algorithm.dense_arrays, init.dense_arrays)
-    frugal = [name for name, other in ALGORITHMS.items() if other.dense_arrays < algorithm.dense_arrays]
-    needless = [name for name, other in INITS.items() if other.dense_arrays == 0]
+    if arrays == 0:
+        return
     if init.dense_arrays > algorithm.dense_arrays:
-        who, remedy = f"init={init.name!r}", f"These starts keep no such array: {', '.join(needless)}."
+        who, others = f"init={init.name!r}", INITS
     else:
-        who = f"algorithm={algorithm.name!r}"
-        remedy = f"These algorithms keep fewer such arrays: {', '.join(frugal)}." if frugal else "Take a part of X."
-    what = f"{who}, which keeps {arrays} arrays of the size of X ({m} × {n}, {dtype})"
-    needed = arrays * m * n * dtype.itemsize
-    if sparse.issparse(X):
-        what, needed = f"{what}, X made dense included", needed + m * n * X.dtype.itemsize
-    memory.require(needed, what, remedy)
+        who, others = f"algorithm={algorithm.name!r}", ALGORITHMS  # type: ignore[assignment]
+    kind = "starts" if others is INITS else "algorithms"
+    frugal = ", ".join(name for name, other in others.items() if other.dense_arrays == 0)
+    what = f"{who}, which keeps {arrays} arrays of the size of X ({m} × {n}, {dtype}),"
+    memory.require(
+        arrays * m * n * dtype.itemsize,
+        what,
+        f"These {kind} keep no such array: {frugal}.",
+        warn=X.sparse or not X.in_memory,
+    )
 
 
 def wide_type(X: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -235,9 +264,9 @@ def wide_type(X: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if X.dtype == dtype else np.dtype(np.float64)
 
 
-def make_problem(X: Array, dtype: np.dtype[Any], rank: int, executor: ThreadExecutor) -> Problem:
+def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: ThreadExecutor) -> Problem:
     """Look at every entry: refuse what is not finite or negative, and find the scale; two passes."""
-    raw = DenseMatrix(X, wide_type(X, dtype))
+    raw = Matrix(X, wide_type(X, dtype))
     found, sums = executor.run(raw, _scan_block, out={"largest": 1})
     if sums["not_finite"]:
         place = _first(X, lambda part: ~np.isfinite(part))
@@ -255,7 +284,7 @@ def make_problem(X: Array, dtype: np.dtype[Any], rank: int, executor: ThreadExec
         raise InputError("X must have a positive entry. Got a matrix of zeros, which W = 0, H = 0 fits exactly.")
     if X.dtype != dtype and not float(np.finfo(dtype).tiny) <= largest <= float(np.finfo(dtype).max):
         raise InputError(f"dtype={dtype} cannot hold X, whose largest entry is {largest:.3g}. Use dtype='float64'.")
-    matrix = DenseMatrix(X, dtype, power_of_two_scale(largest, raw.dtype))
+    matrix = Matrix(X, dtype, power_of_two_scale(largest, raw.dtype))
     _, sums = executor.run(matrix, _moments_block)
     facts = Facts(sums["total"], sums["squares"], int(sums["positives"]))
     return Problem(matrix, rank, facts, executor)
@@ -267,25 +296,32 @@ def _entries(count: int) -> str:
 
 def _scan_block(x: Block, rows: Rows, out: Rows) -> Sums:
     not_finite = negative = 0
-    for tile in x.tiles():
-        found = kernels.scan(tile.X)
-        out["largest"][tile.rows] = found[0]
-        not_finite, negative = not_finite + found[1], negative + found[2]
+    out["largest"][:] = 0
+    for at in x.strips:
+        for tile in x.across(at):
+            found = kernels.scan(tile.X)
+            np.maximum(out["largest"][at], found[0], out=out["largest"][at])
+            not_finite, negative = not_finite + found[1], negative + found[2]
     return {"not_finite": not_finite, "negative": negative}
 
 
 def _moments_block(x: Block, rows: Rows, out: Rows) -> Sums:
     totals = np.zeros(3)
-    for tile in x.tiles():
-        totals += kernels.entry_moments(tile.X, tile.scale)
+    for at in x.strips:
+        for tile in x.across(at):
+            totals += kernels.entry_moments(tile.X, tile.scale)
     return dict(zip(("total", "squares", "positives"), totals.tolist(), strict=True))
 
 
-def _first(X: Array, wrong: Any) -> str:
-    """Where the first wrong entry is, and what it is."""
-    for i, row in enumerate(X):
-        with np.errstate(over="ignore"):  # A long double may be beyond float64.
-            places = np.flatnonzero(wrong(row.astype(np.float64)))
-        if len(places):
-            return f"row {i}, column {places[0]} ({row[places[0]]})"
+def _first(X: Source, wrong: Callable[[Array], Array]) -> str:
+    """Where the first wrong entry is, and what it is; rows from left to right."""
+    matrix, scratch = Matrix(X, np.dtype(np.float64)), Scratch()
+    for index in range(len(matrix.layout.blocks)):
+        block = matrix.block(index, scratch)
+        for tile in block.tiles():
+            places = np.argwhere(wrong(tile.X))
+            if len(places):
+                i, j = places[0]
+                value = tile.X[i, j] if X.dtype.kind == "f" else int(tile.X[i, j])
+                return f"row {block.rows.start + tile.rows.start + i}, column {j} ({value})"
     raise RuntimeError("No wrong entry was found a second time: X changed while it was looked at.")

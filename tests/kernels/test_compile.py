@@ -4,6 +4,7 @@ import logging
 
 import numba
 import numpy as np
+from scipy import sparse
 
 from relunmd import kernels
 from relunmd.kernels import _compile
@@ -19,8 +20,9 @@ def test_every_kernel_has_exactly_one_signature_a_float_type():
         for algorithm in relunmd.algorithms():
             for init in relunmd.inits():
                 relunmd.decompose(X, 3, algorithm, init, max_iter=2)
+                relunmd.decompose(sparse.csr_array(X), 3, algorithm, init, max_iter=2)
     for compiled, letters in _compile._REGISTERED:
-        assert len(compiled.signatures) == 2, (compiled, compiled.signatures)
+        assert len(compiled.signatures) == (4 if set(letters) & set("xi") else 2), (compiled, compiled.signatures)
         assert all(len(signature) == len(letters) for signature in compiled.signatures)
 
 

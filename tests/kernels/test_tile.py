@@ -45,9 +45,6 @@ def test_errors_and_products(given_tiles):
     Z = np.empty_like(T)
     close(kernels.project(T, X, scale, Z), squares(S - relu), X.dtype)
     close(Z, projection(S, T), X.dtype)
-    gap = T.copy()
-    close(kernels.latent_gap(gap, X, scale), squares(projection(S, T) - T), X.dtype)
-    close(gap, projection(S, T) - T, X.dtype)
     kernels.raise_positive(X, scale, Z, 2.5)
     close(Z, np.where(S > 0, S + 2.5, 0), X.dtype)
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import linalg as sl
 
-from relunmd.init.base import sweep_of_x
 from relunmd.linalg import (
     canonical_factors,
     factors_of,
@@ -15,6 +14,7 @@ from relunmd.linalg import (
     sweep_rows,
     truncated_svd,
 )
+from relunmd.passes import sweep_of_x
 from tests.conftest import synthetic
 
 

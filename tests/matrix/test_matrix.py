@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relunmd.matrix import DenseMatrix, RowLayout, Scratch
-from relunmd.matrix.dense import power_of_two_scale
+from relunmd.matrix import DenseSource, Matrix, RowLayout, Scratch, power_of_two_scale
 
 
 @given(st.integers(1, 20_000), st.integers(1, 5_000))
@@ -39,7 +38,7 @@ def test_layout_covers_every_row_once(m, n):
 )
 def test_tiles_give_the_data(X, dtype):
     before = X.copy()
-    matrix = DenseMatrix(X, np.dtype(dtype), 0.5)
+    matrix = Matrix(DenseSource(X), np.dtype(dtype), 0.5)
     scratch = Scratch()
     parts = [
         (tile.X * tile.scale).copy()
@@ -53,7 +52,7 @@ def test_tiles_give_the_data(X, dtype):
 
 def test_tiles_are_read_only_and_c_ordered():
     for X in (np.ones((5, 4)), np.asfortranarray(np.ones((5, 4)))):
-        tile = next(iter(DenseMatrix(X, np.dtype(float)).block(0, Scratch()).tiles()))
+        tile = next(iter(Matrix(DenseSource(X), np.dtype(float)).block(0, Scratch()).tiles()))
         assert not tile.X.flags.writeable
         assert tile.X.flags.c_contiguous
 

@@ -14,12 +14,26 @@ from relunmd.algorithms.base import Algorithm, State
 from relunmd.algorithms.em import AEM, EM
 from relunmd.algorithms.naive import ANaive, Naive
 from relunmd.algorithms.three_block import ThreeBlock
+from relunmd.algorithms.three_block_factored import ThreeBlockFactored
 from relunmd.algorithms.tsvd import TSVD
 
-__all__ = ["AEM", "ALGORITHMS", "ANMD", "AUTO", "EM", "TSVD", "ANaive", "Algorithm", "Naive", "State", "ThreeBlock"]
+__all__ = [
+    "AEM",
+    "ALGORITHMS",
+    "ANMD",
+    "AUTO",
+    "EM",
+    "TSVD",
+    "ANaive",
+    "Algorithm",
+    "Naive",
+    "State",
+    "ThreeBlock",
+    "ThreeBlockFactored",
+]
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
-    algorithm.name: algorithm for algorithm in (Naive, ANaive, EM, AEM, ANMD, ThreeBlock, TSVD)
+    algorithm.name: algorithm for algorithm in (Naive, ANaive, EM, AEM, ANMD, ThreeBlock, ThreeBlockFactored, TSVD)
 }
 
 AUTO = ThreeBlock.name

@@ -196,7 +196,7 @@ def _extrapolate_block(x: Block, rows: Rows, out: Rows, *, H: Array, beta: float
     plain = extrapolated = 0.0
     for tile in x.tiles():
         at = tile.rows
-        T = np.matmul(rows["W"][at], H, out=x.scratch_tile("T", tile.n_rows))
+        T = x.theta(tile, rows["W"], H)
         squares = kernels.extrapolate(T, tile.X, tile.scale, rows["Theta"][at], out["Theta"][at], beta)
         plain, extrapolated = plain + squares[0], extrapolated + squares[1]
     return {"plain": plain, "extrapolated": extrapolated}

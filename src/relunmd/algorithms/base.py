@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 from relunmd.errors import InputError
 from relunmd.problem import Problem
 
-__all__ = ["Algorithm", "Array", "State", "at_least_one", "in_unit_interval", "scratch_field", "spare_or_new"]
+__all__ = [
+    "Algorithm",
+    "Array",
+    "State",
+    "at_least_one",
+    "at_least_zero",
+    "in_unit_interval",
+    "scratch_field",
+    "spare_or_new",
+]
 
 Array = NDArray[Any]
 
@@ -101,6 +110,14 @@ def in_unit_interval(settings: Algorithm[Any], *names: str) -> None:
         value = getattr(settings, name)
         if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < 1:
             raise InputError(f"{name} of {type(settings).__name__} must be a number in [0, 1). Got {value!r}.")
+
+
+def at_least_zero(settings: Algorithm[Any], *names: str) -> None:
+    """Raise InputError unless each named setting is a finite number of at least zero."""
+    for name in names:
+        value = getattr(settings, name)
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+            raise InputError(f"{name} of {type(settings).__name__} must be a number of at least 0. Got {value!r}.")
 
 
 def at_least_one(settings: Algorithm[Any], *names: str) -> None:

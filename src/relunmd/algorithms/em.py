@@ -41,7 +41,7 @@ def _expect_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha:
     for tile in x.tiles():
         at = tile.rows
         Z = out["Z"][at]
-        T = np.matmul(rows["W"][at], H, out=x.scratch_tile("T", tile.n_rows))
+        T = x.theta(tile, rows["W"], H)
         totals += kernels.expect(T, tile.X, tile.scale, Z, sigma)
         if alpha:
             kernels.add_difference(Z, rows["Z"][at], rows["Z_before"][at], alpha)

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from relunmd import kernels
 from relunmd.algorithms.alternating import Alternating, AlternatingState
 from relunmd.algorithms.base import Array, State, in_unit_interval
@@ -23,7 +21,7 @@ def _project_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha
     for tile in x.tiles():
         at = tile.rows
         Z = out["Z"][at]
-        T = np.matmul(rows["W"][at], H, out=x.scratch_tile("T", tile.n_rows))
+        T = x.theta(tile, rows["W"], H)
         squares += kernels.project(T, tile.X, tile.scale, Z)
         if alpha:
             kernels.add_difference(Z, rows["Z"][at], rows["Z_before"][at], alpha)

@@ -100,7 +100,7 @@ def _block(x: Block, rows: Rows, out: Rows, *, H: Array, inverse: Array, beta: f
     for tile in x.tiles():
         at = tile.rows
         Theta, Z = out["Theta"][at], out["Z"][at]
-        T = np.matmul(rows["W"][at], H, out=x.scratch_tile("T", tile.n_rows))
+        T = x.theta(tile, rows["W"], H)
         squares += kernels.extrapolate(T, tile.X, tile.scale, rows["Theta"][at], Theta, beta)[0]
         kernels.latent(Theta, tile.X, tile.scale, rows["Z"][at], Z, beta)
         W = np.matmul(Z, inverse, out=out["W"][at])

@@ -21,6 +21,7 @@ from relunmd.errors import InputError
 from relunmd.executor import ThreadExecutor, usable_cores
 from relunmd.init import TSVDInit
 from relunmd.init.given import GivenInit
+from relunmd.matrix import DenseSource
 from relunmd.validation import check_memory, make_problem
 
 __all__ = ["Contender", "Method", "added", "built_in", "register", "unregister"]
@@ -70,9 +71,10 @@ def built_in(algorithm: str | Algorithm[Any], label: str | None = None) -> Conte
 
 
 def _iterates(algorithm: Algorithm[Any], X: Array, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
-    check_memory(X, X.dtype, algorithm, TSVDInit())
+    source = DenseSource(X)
+    check_memory(source, X.dtype, algorithm, TSVDInit())
     with ThreadExecutor(usable_cores()) as executor:
-        problem = make_problem(X, X.dtype, W.shape[1], executor)
+        problem = make_problem(source, X.dtype, W.shape[1], executor)
         state = algorithm.start(problem, *GivenInit(W, H).make(problem, np.random.default_rng(0)))
         if state.done:  # It is all in the start, as with the baseline.
             yield state.W, state.H / problem.matrix.scale

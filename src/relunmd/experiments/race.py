@@ -16,6 +16,7 @@ from relunmd.executor import ThreadExecutor, usable_cores
 from relunmd.experiments.contenders import Contender
 from relunmd.init import INITS
 from relunmd.linalg import canonical_factors
+from relunmd.matrix import DenseSource
 from relunmd.result import Status
 from relunmd.solve import Limits
 from relunmd.validation import check_memory, check_random_state, make_problem
@@ -56,18 +57,19 @@ class Arena:
     def __init__(self, X: Array) -> None:
         self.X = np.array(X, dtype=np.float64)
         self.X.flags.writeable = False
+        self._source = DenseSource(self.X)
         kernels.warm_up(self.X.dtype)
         # The executor is opened for each use and not kept open: meanwhile BLAS has its threads, for contenders' sake.
         self._executor = ThreadExecutor(usable_cores())
         with self._executor:
-            self._problem = make_problem(self.X, self.X.dtype, 1, self._executor)
+            self._problem = make_problem(self._source, self.X.dtype, 1, self._executor)
 
     def start(self, rank: int, init: str, seed: int) -> Start:
         """A start as `decompose` would make it from this seed, in the units of X."""
-        check_memory(self.X, self.X.dtype, TSVD(), INITS[init]())
+        check_memory(self._source, self.X.dtype, TSVD(), INITS[init]())
         begin = time.perf_counter()
         with ThreadExecutor(usable_cores()) as executor:
-            problem = make_problem(self.X, self.X.dtype, rank, executor)
+            problem = make_problem(self._source, self.X.dtype, rank, executor)
             W, H = INITS[init]().make(problem, check_random_state(seed))
             W, H = canonical_factors(W, H, problem.matrix.scale)
         seconds = time.perf_counter() - begin

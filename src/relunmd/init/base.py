@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 
 from relunmd import kernels
 from relunmd.executor import Rows, Sums
-from relunmd.linalg import Sweep
-from relunmd.linalg.tsvd import empty_share
 from relunmd.matrix import Block
 from relunmd.problem import Problem
 
-__all__ = ["Array", "Init", "best_multiple", "sweep_of_x"]
+__all__ = ["Array", "Init", "best_multiple"]
 
 Array = NDArray[Any]
 
@@ -45,39 +43,8 @@ def best_multiple(problem: Problem, W: Array, H: Array) -> tuple[Array, Array]:
 
 def _cross_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     cross = squares = 0.0
-    for tile in x.tiles():
-        T = np.matmul(rows["W"][tile.rows], H, out=x.scratch_tile("T", tile.n_rows))
-        products = kernels.cross_products(T, tile.X, tile.scale)
-        cross, squares = cross + products[0], squares + products[1]
+    for at in x.strips:
+        for tile in x.across(at):
+            products = kernels.cross_products(x.theta(tile, rows["W"], H), tile.X, tile.scale)
+            cross, squares = cross + products[0], squares + products[1]
     return {"cross": cross, "squares": squares}
-
-
-def sweep_of_x(
-    problem: Problem, V: Array, lift: float = 0.0, left: Array | None = None, right: Array | None = None
-) -> Sweep:
-    """A sweep over X + lift·[X > 0] − left·rightᵀ, which is never formed; one pass.
-
-    `left` is m×1 and `right` n×1. Every truncated SVD of the data goes through here.
-    """
-    m, n = problem.shape
-    left = np.zeros((m, 1), problem.dtype) if left is None else left.astype(problem.dtype)
-    right = np.zeros((n, 1), problem.dtype) if right is None else right.astype(problem.dtype)
-    V = V.astype(problem.dtype)
-    out, sums = problem.run(
-        _corrected_block, {"left": left}, {"Y": V.shape[1]}, V=V, lift=lift, right=right, seen=right.T @ V
-    )
-    return Sweep(out["Y"], sums["S"] - right @ sums["u"], sums["YY"])
-
-
-def _corrected_block(x: Block, rows: Rows, out: Rows, *, V: Array, lift: float, right: Array, seen: Array) -> Sums:
-    sums = empty_share(*V.shape) | {"u": np.zeros((1, V.shape[1]))}
-    for tile in x.tiles():
-        A = x.scratch_tile("T", tile.n_rows)
-        kernels.raise_positive(tile.X, tile.scale, A, lift)
-        left, Y = rows["left"][tile.rows], out["Y"][tile.rows]
-        np.matmul(A, V, out=Y)
-        Y -= left @ seen
-        sums["S"] += A.T @ Y
-        sums["YY"] += Y.T @ Y
-        sums["u"] += left.T @ Y
-    return sums

@@ -5,12 +5,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from relunmd import kernels
 from relunmd.executor import Rows, Sums
 from relunmd.init.base import Array, Init
 from relunmd.linalg import Sweep, truncated_svd
-from relunmd.linalg.tsvd import empty_share, share_of_sweep
+from relunmd.linalg.tsvd import empty_share
 from relunmd.matrix import Block
+from relunmd.passes import LATENT, residual_strip
 from relunmd.problem import Problem
 
 __all__ = ["GivenInit"]
@@ -50,8 +50,9 @@ def _sweep_of_gap(problem: Problem, W: Array, H: Array, V: Array) -> Sweep:
 
 def _gap_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array) -> Sums:
     sums = empty_share(*V.shape)
-    for tile in x.tiles():
-        T = np.matmul(rows["W"][tile.rows], H, out=x.scratch_tile("T", tile.n_rows))
-        kernels.latent_gap(T, tile.X, tile.scale)
-        share_of_sweep(T, out["Y"][tile.rows], sums, V)
+    for at in x.strips:
+        gap = residual_strip(x, at, rows["W"][at], H, LATENT, np.zeros((at.stop - at.start, 2)))
+        Y = gap.times(V, out["Y"][at])
+        gap.add_transposed_times(Y, sums["S"])
+        sums["YY"] += Y.T @ Y
     return sums

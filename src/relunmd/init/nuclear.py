@@ -21,7 +21,7 @@ from relunmd.executor import Rows, Sums
 from relunmd.init.base import Array, Init
 from relunmd.init.random import RandomInit
 from relunmd.linalg import sweep_rows, truncated_svd
-from relunmd.matrix import Block, DenseMatrix
+from relunmd.matrix import Block, DenseSource, Matrix
 from relunmd.problem import Problem
 
 __all__ = ["NuclearInit"]
@@ -92,7 +92,7 @@ class _Spectrum:
         self._wide = Theta.shape[0] < Theta.shape[1]
         A = Theta.astype(np.float32)
         self._A = A if self._wide else A.T
-        self._matrix = DenseMatrix(self._A, np.dtype(np.float32))
+        self._matrix = Matrix(DenseSource(self._A), np.dtype(np.float32))
         self._executor = problem.executor
         out, _ = self._executor.run(
             self._matrix, _product_block, {"left": self._A}, {"out": len(self._A)}, right=self._A.T
@@ -125,7 +125,7 @@ def _sum_of_roots(energies: Array) -> float:
 
 def _project_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     for tile in x.tiles():
-        T = np.matmul(rows["W"][tile.rows], H, out=x.scratch_tile("T", tile.n_rows))
+        T = x.theta(tile, rows["W"], H)
         kernels.project(T, tile.X, tile.scale, out["Theta"][tile.rows])
     return {}
 

@@ -12,9 +12,10 @@ import numpy as np
 
 from relunmd.errors import InputError
 from relunmd.executor import Rows, Sums
-from relunmd.init.base import Array, Init, best_multiple, sweep_of_x
+from relunmd.init.base import Array, Init, best_multiple
 from relunmd.linalg import truncated_svd
 from relunmd.matrix import Block
+from relunmd.passes import sweep_of_x
 from relunmd.problem import Problem
 
 __all__ = ["MeanCorrectedInit", "ShiftedInit", "TSVDInit"]
@@ -60,10 +61,12 @@ class MeanCorrectedInit(Init):
 
 def _means_block(x: Block, rows: Rows, out: Rows) -> Sums:
     total = np.zeros(x.n_columns)
-    for tile in x.tiles():
-        X = tile.X.astype(np.float64) * tile.scale
-        out["total"][tile.rows] = X.sum(axis=1, keepdims=True)
-        total += X.sum(axis=0)
+    out["total"][:] = 0
+    for at in x.strips:
+        for tile in x.across(at):
+            X = tile.X.astype(np.float64) * tile.scale
+            out["total"][at] += X.sum(axis=1, keepdims=True)
+            total[tile.columns] += X.sum(axis=0)
     return {"total": total}
 
 

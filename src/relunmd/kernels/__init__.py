@@ -3,16 +3,19 @@
 Pure and typed: they know arrays and numbers, nothing of matrices, blocks or algorithms.
 """
 
-from relunmd.kernels._compile import warm_up
+from relunmd.kernels._compile import SAMPLED, warm_up
+from relunmd.kernels.sparse import add_to, compress, gather, scatter, sparse_times, sparse_transposed_times
 from relunmd.kernels.tile import (
     add_difference,
     cross_products,
     descend,
     entry_moments,
+    error_residual,
     expect,
     extrapolate,
+    extrapolate_rows,
     latent,
-    latent_gap,
+    latent_residual,
     project,
     raise_positive,
     scan,
@@ -21,17 +24,26 @@ from relunmd.kernels.tile import (
 )
 
 __all__ = [
+    "SAMPLED",
     "add_difference",
+    "add_to",
+    "compress",
     "cross_products",
     "descend",
     "entry_moments",
+    "error_residual",
     "expect",
     "extrapolate",
+    "extrapolate_rows",
+    "gather",
     "latent",
-    "latent_gap",
+    "latent_residual",
     "project",
     "raise_positive",
     "scan",
+    "scatter",
+    "sparse_times",
+    "sparse_transposed_times",
     "squared_difference",
     "squared_error",
     "warm_up",

@@ -1,7 +1,29 @@
 """What the user has, seen as rows of X in blocks and tiles; validated once, never changed."""
 
-from relunmd.matrix.block import Block, Scratch, Tile
-from relunmd.matrix.dense import DenseMatrix
+from relunmd.matrix.block import Block, Tile
+from relunmd.matrix.csr import CsrSource
+from relunmd.matrix.dense import DenseSource
 from relunmd.matrix.layout import RowLayout
+from relunmd.matrix.matrix import Matrix, power_of_two_scale
+from relunmd.matrix.scratch import Scratch
+from relunmd.matrix.source import Source
+from relunmd.matrix.stored import StoredArray, StoredCsr, is_stored_array, is_stored_group
+from relunmd.matrix.strip import Piece, Strip
 
-__all__ = ["Block", "DenseMatrix", "RowLayout", "Scratch", "Tile"]
+__all__ = [
+    "Block",
+    "CsrSource",
+    "DenseSource",
+    "Matrix",
+    "Piece",
+    "RowLayout",
+    "Scratch",
+    "Source",
+    "StoredArray",
+    "StoredCsr",
+    "Strip",
+    "Tile",
+    "is_stored_array",
+    "is_stored_group",
+    "power_of_two_scale",
+]

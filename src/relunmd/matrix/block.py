@@ -1,78 +1,121 @@
-"""One block of rows of X, as a block function sees it: a sequence of tiles ready for kernels."""
+"""One block of rows of X, as a block function sees it: tiles ready for kernels, and scratch to work in."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Block", "Scratch", "Tile"]
+from relunmd.matrix.scratch import Scratch
+from relunmd.matrix.source import InMemory, Nonzeros, TileData, read_only
+
+if TYPE_CHECKING:
+    from relunmd.matrix.matrix import Matrix
+
+__all__ = ["Block", "Tile"]
 
 Array = NDArray[Any]
 
 
-class Scratch:
-    """A worker's scratch tiles, allocated once and handed out again by name."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, Array] = {}
-
-    def take(self, name: str, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
-        """An uninitialised C-ordered array; the next call with this name may return the same memory."""
-        size = shape[0] * shape[1]
-        held = self._arrays.get(name)
-        if held is None or held.size < size or held.dtype != dtype:
-            held = self._arrays[name] = np.empty(size, dtype)
-        return held[:size].reshape(shape)
-
-
-@dataclass(frozen=True)
 class Tile:
-    """Some rows of X in the computation's float type; the data proper is `X * scale`."""
+    """Some rows and columns of X in the computation's float type; the data proper is ``X * scale``.
 
-    rows: slice
-    """The tile's rows, counted from the block's first."""
-    X: Array
-    """A read-only, C-ordered array."""
-    scale: float
+    Attributes
+    ----------
+    rows : the tile's rows, counted from the block's first
+    columns : its columns of X
+    """
+
+    __slots__ = ("_data", "_matrix", "_part", "_place", "_scratch", "columns", "n_columns", "n_rows", "rows")
+
+    def __init__(
+        self, matrix: "Matrix", part: InMemory, place: slice, rows: slice, columns: slice, scratch: Scratch
+    ) -> None:
+        self.rows = rows
+        self.columns = columns
+        self.n_rows: int = rows.stop - rows.start
+        self.n_columns: int = columns.stop - columns.start
+        self._matrix = matrix
+        self._part = part
+        self._place = place
+        self._scratch = scratch
+        self._data: TileData | None = None
 
     @property
-    def n_rows(self) -> int:
-        return int(self.rows.stop - self.rows.start)
-
-
-class TileSource(Protocol):
-    """What a block asks of the matrix it belongs to."""
+    def data(self) -> TileData:
+        """X as the kernels of hot loops take it, made when it is first asked for (`nonzeros` does not need it)."""
+        if self._data is None:
+            matrix = self._matrix
+            self._data = self._part.tile(self._place, self.columns, matrix.dtype, matrix.scale, self._scratch)
+        return self._data
 
     @property
-    def shape(self) -> tuple[int, int]: ...
+    def X(self) -> Array:
+        """A read-only C-ordered array of the tile's shape, valid until the next tile's is asked for."""
+        X, first, _ = self.data
+        dtype = self._matrix.dtype
+        if X.shape[1] == self.n_columns and X.dtype == dtype:
+            return X
+        part = X[:, first : first + self.n_columns]
+        out = self._scratch.take("X", part.shape, dtype)
+        np.copyto(out, part)
+        return read_only(out)
+
     @property
-    def dtype(self) -> np.dtype[Any]: ...
-    def tile(self, rows: slice, scratch: Scratch) -> tuple[Array, float]: ...
+    def scale(self) -> float:
+        """The power of two by which X is to be multiplied."""
+        return self.data.scale
+
+    def nonzeros(self, most: int, lift: float) -> Nonzeros | None:
+        """The positive entries of X·scale + lift·[X > 0], if there are at most `most` and X is stored that way."""
+        matrix = self._matrix
+        return self._part.nonzeros(self._place, self.columns, matrix.dtype, matrix.scale, most, lift, self._scratch)
 
 
 @dataclass(frozen=True)
 class Block:
     """Rows `rows` of X, and the scratch of the worker that looks at them."""
 
-    source: TileSource
+    matrix: "Matrix"
     rows: slice
-    tile_rows: tuple[slice, ...]
     scratch: Scratch
 
     @property
     def n_columns(self) -> int:
-        return self.source.shape[1]
+        return self.matrix.shape[1]
+
+    @property
+    def tile_rows(self) -> list[slice]:
+        """The rows of the tiles of whole rows, counted from the block's first."""
+        return self.matrix.layout.tiles(self.rows)
+
+    @property
+    def strips(self) -> list[slice]:
+        """The rows of the strips, counted from the block's first: what `across` takes."""
+        return self.matrix.layout.strips(self.rows)
 
     def tiles(self) -> Iterator[Tile]:
-        """The block's tiles in order. A tile's X is valid until the next one is asked for."""
+        """The block's tiles of whole rows, for algorithms that keep such rows themselves."""
         for rows in self.tile_rows:
-            place = slice(self.rows.start + rows.start, self.rows.start + rows.stop)
-            X, scale = self.source.tile(place, self.scratch)
-            yield Tile(rows, X, scale)
+            yield self._tile(rows, slice(0, self.n_columns))
+
+    def across(self, rows: slice) -> Iterator[Tile]:
+        """The tiles of one of `strips`, from left to right."""
+        for columns in self.matrix.layout.columns:
+            yield self._tile(rows, columns)
+
+    def _tile(self, rows: slice, columns: slice) -> Tile:
+        start, stop = self.rows.start + rows.start, self.rows.start + rows.stop
+        part, first = self.matrix.source.part(slice(start, stop), self.rows.stop, self.scratch)
+        return Tile(self.matrix, part, slice(start - first, stop - first), rows, columns, self.scratch)
+
+    def theta(self, tile: Tile, W: Array, H: Array) -> Array:
+        """The tile of Θ = WH in scratch; W has the block's rows."""
+        out = self.scratch_tile("Theta", tile.n_rows, tile.n_columns)
+        return np.matmul(W[tile.rows], H[:, tile.columns], out=out)
 
     def scratch_tile(self, name: str, n_rows: int, n_columns: int | None = None) -> Array:
         """Scratch of `n_rows` rows (as wide as X unless said) in the computation's float type."""
         columns = self.n_columns if n_columns is None else n_columns
-        return self.scratch.take(name, (n_rows, columns), self.source.dtype)
+        return self.scratch.take(name, (n_rows, columns), self.matrix.dtype)

@@ -1,73 +1,46 @@
-"""An array in memory, of any real dtype and any order, as blocks of rows.
+"""An array in memory or a memory map, of any real dtype and any order.
 
-The array itself is never converted: a tile that is not yet in the computation's float type, or
-not C-ordered, is converted into scratch when it is looked at. X is scaled by a power of two
-near its largest entry, so that squares neither overflow nor vanish and no constant depends on
-units; the factor travels with each tile and is applied by the kernels.
+It is never converted as a whole: a tile that is not yet in the computation's float type, or not
+C-ordered, is converted into scratch when it is looked at.
 """
 
-import math
+import mmap
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.matrix.block import Block, Scratch
-from relunmd.matrix.layout import RowLayout
+from relunmd.matrix.scratch import Scratch
+from relunmd.matrix.source import InMemory, TileData, converted, read_only
 
-__all__ = ["DenseMatrix", "power_of_two_scale"]
-
-
-def power_of_two_scale(largest: float, dtype: np.dtype[Any]) -> float:
-    """The power of two that brings `largest` into [1, 2), as far as `dtype` has it.
-
-    >>> power_of_two_scale(255.0, np.dtype("float64"))
-    0.0078125
-    """
-    bound = -int(np.finfo(dtype).minexp)
-    exponent = math.frexp(largest)[1] - 1
-    return math.ldexp(1.0, max(-bound, min(bound, -exponent)))
+__all__ = ["DenseSource"]
 
 
-class DenseMatrix:
-    """Rows of a two-dimensional array.
+class DenseSource(InMemory):
+    """A two-dimensional array.
 
-    Parameters
-    ----------
-    X : ndarray of shape (m, n), any real dtype
-    dtype : float32 or float64, what tiles are handed out in
-    scale : power of two by which the data is multiplied
+    >>> DenseSource(np.eye(3, dtype=np.uint8)).dtype
+    dtype('uint8')
     """
 
-    def __init__(self, X: NDArray[Any], dtype: np.dtype[Any], scale: float = 1.0) -> None:
-        self.X = X
-        self.dtype = dtype
-        self.scale = scale
-        self.layout = RowLayout(*X.shape)
-        self._as_is = X.dtype == dtype and X.flags.c_contiguous and X.flags.aligned and X.dtype.isnative
+    def __init__(self, X: NDArray[Any]) -> None:
+        self.X = X.view(np.uint8) if X.dtype == np.bool_ else X
+        self.shape = X.shape[0], X.shape[1]
+        self.dtype = X.dtype
+        self._plain = X.flags.aligned and X.dtype.isnative
+        self.in_memory = not _is_memory_map(X)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.X.shape[0], self.X.shape[1]
+    def tile(self, rows: slice, columns: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch) -> TileData:
+        whole = self.X[rows]
+        if self._plain and whole.flags.c_contiguous and whole.dtype in (dtype, np.uint8):
+            return TileData(read_only(whole), columns.start, scale)
+        part = whole[:, columns]
+        out = scratch.take("X", part.shape, dtype)
+        scale = converted(part, out, scale)
+        return TileData(read_only(out), 0, scale)
 
-    def scaled(self, scale: float) -> "DenseMatrix":
-        """The same rows, multiplied by `scale`."""
-        return DenseMatrix(self.X, self.dtype, scale)
 
-    def block(self, index: int, scratch: Scratch) -> Block:
-        rows = self.layout.blocks[index]
-        return Block(self, rows, tuple(self.layout.tiles(rows)), scratch)
-
-    def tile(self, rows: slice, scratch: Scratch) -> tuple[NDArray[Any], float]:
-        """Rows as a read-only array for kernels, and the factor still to be applied."""
-        part = self.X[rows]
-        factor = self.scale
-        if not self._as_is:
-            # Scaled before it is narrowed: 1e150 fits into float32 only afterwards.
-            out = scratch.take("X", part.shape, self.dtype)
-            with np.errstate(over="ignore"):  # A long double beyond float64 becomes infinite, and is refused as such.
-                np.multiply(part, np.float64(self.scale), out=out, casting="unsafe")
-            part, factor = out, 1.0
-        view = part.view()
-        view.flags.writeable = False
-        return view, factor
+def _is_memory_map(X: object) -> bool:
+    while isinstance(X, np.ndarray):
+        X = X.base
+    return isinstance(X, mmap.mmap)

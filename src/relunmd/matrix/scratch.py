@@ -1,0 +1,52 @@
+"""A worker's scratch memory: allocated once, used for every tile that it looks at."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Scratch"]
+
+Array = NDArray[Any]
+
+
+class Scratch:
+    """Arrays that are handed out again and again by name, and whatever a source keeps for the worker."""
+
+    def __init__(self) -> None:
+        self._memory: dict[tuple[str, np.dtype[Any]], Array] = {}
+        self._arrays: dict[tuple[str, tuple[int, ...], np.dtype[Any]], Array] = {}
+        self._written: dict[tuple[str, np.dtype[Any]], Array] = {}
+        self.kept: object = None
+        """What a source keeps here between two tiles: the rows that were read last."""
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """A C-ordered array of whatever it holds; the next call with this name may return the same memory."""
+        array = self._arrays.get((name, shape, dtype))
+        return self._make(name, shape, dtype) if array is None else array
+
+    def _make(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        size = math.prod(shape)
+        memory = self._memory.get((name, dtype))
+        if memory is None or memory.size < size:
+            memory = self._memory[name, dtype] = np.zeros(size, dtype)
+            self._written.pop((name, dtype), None)
+            # Smaller ones of that name are to be in the same memory.
+            self._arrays = {key: array for key, array in self._arrays.items() if (key[0], key[2]) != (name, dtype)}
+        array = self._arrays[name, shape, dtype] = memory[:size].reshape(shape)
+        return array
+
+    def zeros(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """As `take`, but all zero. Who writes into it tells with `written` where, so that this is cheap.
+
+        A name is for one of the two only.
+        """
+        places = self._written.pop((name, dtype), None)
+        if places is not None:
+            self._memory[name, dtype][places] = 0
+        return self.take(name, shape, dtype)
+
+    def written(self, name: str, dtype: np.dtype[Any], places: Array) -> None:
+        """Where the array that `zeros` handed out is no longer zero, counted in its flat form."""
+        self._written[name, dtype] = places

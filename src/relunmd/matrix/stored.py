@@ -1,0 +1,151 @@
+"""Matrices in HDF5 and Zarr: arrays, and CSR as a group of data, indices and indptr.
+
+Rows are read in slabs of some 32 MB, or of one stored chunk if that is larger, by the worker that
+looks at them; the file is never read as a whole.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from relunmd.errors import InputError
+from relunmd.matrix.csr import CsrSource
+from relunmd.matrix.dense import DenseSource
+from relunmd.matrix.scratch import Scratch
+from relunmd.matrix.source import InMemory, Source
+
+__all__ = ["StoredArray", "StoredCsr", "is_stored_array", "is_stored_group"]
+
+Array = NDArray[Any]
+_SLAB_BYTES = 2**25
+
+
+def _library(X: object) -> str:
+    return type(X).__module__.partition(".")[0]
+
+
+def is_stored_array(X: object) -> bool:
+    """Whether X is an HDF5 dataset or a Zarr array. (Neither library is imported for that.)"""
+    return _library(X) in ("h5py", "zarr") and hasattr(X, "shape")
+
+
+def is_stored_group(X: object) -> bool:
+    """Whether X is a group of HDF5 or Zarr."""
+    return _library(X) in ("h5py", "zarr") and not hasattr(X, "shape") and hasattr(X, "attrs")
+
+
+class _Slab(NamedTuple):
+    """Rows of a stored matrix that have been read."""
+
+    owner: Source
+    start: int
+    stop: int
+    part: InMemory
+
+    def has(self, owner: Source, rows: slice) -> bool:
+        return self.owner is owner and self.start <= rows.start and rows.stop <= self.stop
+
+
+class _Stored(Source):
+    """What is read in slabs of rows, the last of which stays with the worker."""
+
+    in_memory = False
+
+    def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
+        slab = scratch.kept
+        if not (isinstance(slab, _Slab) and slab.has(self, rows)):
+            until = min(stop, max(rows.stop, rows.start + self._slab_rows(rows.start)))
+            slab = scratch.kept = None  # Not two at a time.
+            slab = scratch.kept = _Slab(self, rows.start, until, self._read(slice(rows.start, until)))
+        return slab.part, slab.start
+
+    def _slab_rows(self, start: int) -> int:
+        raise NotImplementedError
+
+    def _read(self, rows: slice) -> InMemory:
+        raise NotImplementedError
+
+
+class StoredArray(_Stored):
+    """An h5py.Dataset or zarr.Array of two dimensions."""
+
+    def __init__(self, X: Any) -> None:
+        self._X = X
+        self.shape = int(X.shape[0]), int(X.shape[1])
+        self.dtype = np.dtype(X.dtype)
+        chunks = getattr(X, "chunks", None)
+        self.chunk_rows = int(chunks[0]) if chunks else 1
+
+    def _slab_rows(self, start: int) -> int:
+        wanted = _SLAB_BYTES // (self.shape[1] * self.dtype.itemsize)
+        return max(1, self.chunk_rows, wanted // self.chunk_rows * self.chunk_rows)
+
+    def _read(self, rows: slice) -> InMemory:
+        return DenseSource(np.asarray(self._X[rows]))
+
+
+class StoredCsr(_Stored):
+    """A group with the members data, indices and indptr, and its shape in an attribute (as in .h5ad files)."""
+
+    sparse = True
+
+    def __init__(self, group: Any) -> None:
+        missing = [name for name in ("data", "indices", "indptr") if name not in group]
+        if missing:
+            raise InputError(
+                f"X must be an array, or a group with CSR's members data, indices and indptr. Got the group "
+                f"{group.name!r} without {', '.join(missing)}."
+            )
+        form = str(group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr")))
+        if not form.startswith("csr"):
+            raise InputError(f"X must be stored by rows, as CSR. Got the group {group.name!r} stored as {form}.")
+        self.shape = _stored_shape(group)
+        self._data, self._indices = group["data"], group["indices"]
+        self.dtype = np.dtype(self._data.dtype)
+        self._indptr = np.asarray(group["indptr"][:]).astype(np.int64)
+        ends = self._indptr[[0, -1]].tolist() if len(self._indptr) else []
+        stored = int(self._data.shape[0])
+        if (
+            len(self._indptr) != self.shape[0] + 1
+            or ends != [0, stored]
+            or int(self._indices.shape[0]) != stored
+            or (np.diff(self._indptr) < 0).any()
+        ):
+            raise InputError(
+                f"indptr of the group {group.name!r} must have {self.shape[0] + 1} numbers that rise from 0 to "
+                f"{stored}, the length of data and of indices. Got {len(self._indptr)} with the ends {ends}, "
+                f"and {int(self._indices.shape[0])} indices."
+            )
+
+    def _slab_rows(self, start: int) -> int:
+        width = self.dtype.itemsize + 8
+        last = np.searchsorted(self._indptr, self._indptr[start] + _SLAB_BYTES // width, side="right")
+        return int(last) - 1 - start
+
+    def _read(self, rows: slice) -> InMemory:
+        first, last = int(self._indptr[rows.start]), int(self._indptr[rows.stop])
+        index_type = np.int32 if max(self.shape[1], last - first) < 2**31 else np.int64
+        indices = np.asarray(self._indices[first:last])
+        if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < self.shape[1]:
+            raise InputError(
+                f"indices of a CSR matrix must be from 0 to {self.shape[1] - 1}. Got {indices.min()} to "
+                f"{indices.max()} in rows {rows.start} to {rows.stop - 1}."
+            )
+        starts = self._indptr[rows.start : rows.stop + 1] - first
+        parts = np.asarray(self._data[first:last]), indices.astype(index_type), starts.astype(index_type)
+        return CsrSource(sparse.csr_array(parts, shape=(rows.stop - rows.start, self.shape[1])))
+
+
+def _stored_shape(group: Any) -> tuple[int, int]:
+    for name in ("shape", "h5sparse_shape"):
+        found = group.attrs.get(name, None)
+        if found is None and name in group:
+            found = group[name][:]
+        if found is not None and len(found) == 2:
+            return int(found[0]), int(found[1])
+    raise InputError(
+        f"The group {group.name!r} must say how many rows and columns X has. Got no attribute 'shape' of two numbers; "
+        "give it one."
+    )

@@ -1,0 +1,208 @@
+"""The looks at X that algorithms and starts share: each is one pass, and nothing m×n is kept.
+
+In a pass every tile is made into a tile of some matrix A (a residual, or X with its zeros moved) while it is
+in cache, and A is multiplied from both sides: Y = A·V, S = Aᵀ·Y. Costs: 6mnr flops for a gradient (less where
+A is mostly zero, see `Strip`), memory O((m + n)r) and, for each thread, rows of one tile.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relunmd import kernels
+from relunmd.executor import Rows, Sums
+from relunmd.linalg import Sweep, right_inverse
+from relunmd.linalg.tsvd import empty_share
+from relunmd.matrix import Block, Strip
+from relunmd.problem import Problem
+
+__all__ = [
+    "ERROR",
+    "LATENT",
+    "Gradient",
+    "RowFit",
+    "fit_rows",
+    "gradient",
+    "residual_strip",
+    "sweep_of_x",
+    "times",
+    "transposed_times",
+]
+
+Array = NDArray[Any]
+Residual = Callable[[Array, Array, int, float, Array], int]
+
+LATENT: Residual = kernels.latent_residual
+"""The objective ½L², and below it ½E²‖X‖²: the kernels that turn a tile of Θ into minus its derivative."""
+ERROR: Residual = kernels.error_residual
+
+
+def residual_strip(x: Block, rows: slice, W: Array, H: Array, objective: Residual, squares: Array) -> Strip:
+    """Minus the derivative of an objective by Θ = WH in some of a block's rows; W has these rows.
+
+    Their shares of E² and L² are added to `squares`, which has these rows too.
+    """
+    strip = Strip(x, len(W))
+    for tile in x.across(rows):
+        T = np.matmul(W, H[:, tile.columns], out=strip.scratch(tile.n_columns))
+        sampled = objective(T, *tile.data, squares)
+        strip.add(T, tile.columns, sampled)
+    return strip
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """An objective's gradient at WH, ∇_W (m×r) and ∇_H (r×n, in float64), and ‖X − max(0, WH)‖² and L² there."""
+
+    W: Array
+    H: Array
+    error_squares: float
+    latent_squares: float
+
+
+def gradient(problem: Problem, W: Array, H: Array, objective: Residual) -> Gradient:
+    """Value and gradient of ½L² (`LATENT`) or ½‖X − max(0, WH)‖² (`ERROR`); one pass."""
+    out, sums = problem.run(
+        _gradient_block, {"W": W}, {"W": problem.rank}, H=H, Ht=np.ascontiguousarray(H.T), objective=objective
+    )
+    return Gradient(out["W"], -sums["H"].T, *sums["squares"].tolist())
+
+
+def _gradient_block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, objective: Residual) -> Sums:
+    W, step = rows["W"], out["W"]
+    step[:] = 0
+    by_H, squares = np.zeros(Ht.shape), np.zeros((len(W), 2))
+    for at in x.strips:
+        for tile in x.across(at):
+            # A strip of one tile: nothing is kept beside it, so the next tile finds the same scratch in cache.
+            strip = Strip(x, tile.n_rows)
+            T = np.matmul(W[at], H[:, tile.columns], out=strip.scratch(tile.n_columns))
+            sampled = objective(T, *tile.data, squares[at])
+            piece = strip.add(T, tile.columns, sampled)
+            piece.add_times(Ht, step[at])
+            piece.add_transposed_times(W[at], by_H)
+    np.negative(step, out=step)
+    return {"H": by_H, "squares": squares.sum(axis=0)}
+
+
+def sweep_of_x(
+    problem: Problem, V: Array, lift: float = 0.0, left: Array | None = None, right: Array | None = None
+) -> Sweep:
+    """A sweep over X + lift·[X > 0] − left·rightᵀ, which is never formed; one pass.
+
+    `left` is m×1 and `right` n×1. Every truncated SVD of the data goes through here.
+    """
+    m, n = problem.shape
+    left = np.zeros((m, 1), problem.dtype) if left is None else left.astype(problem.dtype)
+    right = np.zeros((n, 1), problem.dtype) if right is None else right.astype(problem.dtype)
+    V = V.astype(problem.dtype)
+    out, sums = problem.run(
+        _sweep_block, {"left": left}, {"Y": V.shape[1]}, V=V, lift=lift, right=right, seen=right.T @ V
+    )
+    return Sweep(out["Y"], sums["S"] - right @ sums["u"], sums["YY"])
+
+
+def _sweep_block(x: Block, rows: Rows, out: Rows, *, V: Array, lift: float, right: Array, seen: Array) -> Sums:
+    sums = empty_share(*V.shape) | {"u": np.zeros((1, V.shape[1]))}
+    for at in x.strips:
+        data, left = _data_strip(x, at, lift), rows["left"][at]
+        Y = data.times(V, out["Y"][at])
+        Y -= left @ seen
+        data.add_transposed_times(Y, sums["S"])
+        sums["YY"] += Y.T @ Y
+        sums["u"] += left.T @ Y
+    return sums
+
+
+def _data_strip(x: Block, rows: slice, lift: float = 0.0) -> Strip:
+    strip = Strip(x, rows.stop - rows.start)
+    for tile in x.across(rows):
+        strip.add_data(tile, lift)
+    return strip
+
+
+def times(problem: Problem, Q: Array) -> Array:
+    """X·Q, m×p, for Q n×p; one pass, X scaled."""
+    return problem.run(_times_block, out={"Y": Q.shape[1]}, Q=Q.astype(problem.dtype))[0]["Y"]
+
+
+def _times_block(x: Block, rows: Rows, out: Rows, *, Q: Array) -> Sums:
+    for at in x.strips:
+        _data_strip(x, at).times(Q, out["Y"][at])
+    return {}
+
+
+def transposed_times(problem: Problem, Q: Array) -> Array:
+    """Xᵀ·Q, n×p in float64, for Q m×p; one pass, X scaled."""
+    S: Array = problem.run(_transposed_times_block, {"Q": Q.astype(problem.dtype)})[1]["S"]
+    return S
+
+
+def _transposed_times_block(x: Block, rows: Rows, out: Rows) -> Sums:
+    S = np.zeros((x.n_columns, rows["Q"].shape[1]))
+    for at in x.strips:
+        _data_strip(x, at).add_transposed_times(rows["Q"][at], S)
+    return {"S": S}
+
+
+@dataclass(frozen=True)
+class RowFit:
+    """W (m×r) for a fixed H, and each row's ‖x − max(0, wH)‖² and latent residual squared (m×2)."""
+
+    W: Array
+    squares: Array
+
+
+def fit_rows(problem: Problem, W: Array, H: Array, max_steps: int = 200, tol: float = 1e-4) -> RowFit:
+    """For every row of X the w with the least latent residual, H being fixed; one pass.
+
+    A problem of its own for each row, convex and of r unknowns. The rows of a tile go through Nesterov's method
+    in the metric HHᵀ together while the tile is in cache, each with a restart of its own when its residual
+    rises, until no row's residual squared falls by more than `tol` of itself in 10 steps, or `max_steps`.
+
+    Parameters
+    ----------
+    W : where to start from, m×r
+    H : r×n
+    """
+    out, _ = problem.run(
+        _fit_rows_block,
+        {"W": W},
+        {"W": problem.rank, "squares": np.empty((problem.shape[0], 2))},
+        H=H,
+        inverse=right_inverse(H),
+        max_steps=max_steps,
+        tol=tol,
+    )
+    return RowFit(out["W"], out["squares"])
+
+
+_ROW_STEPS = 10
+
+
+def _fit_rows_block(x: Block, rows: Rows, out: Rows, *, H: Array, inverse: Array, max_steps: int, tol: float) -> Sums:
+    for at in x.strips:
+        point = rows["W"][at].copy()
+        before, t = point.copy(), np.ones((len(point), 1))
+        best_W, best = out["W"][at], out["squares"][at]
+        best_W[:] = point
+        best[:] = np.inf
+        for step in range(max_steps):
+            squares = np.zeros(best.shape)
+            gap = residual_strip(x, at, point, H, LATENT, squares)
+            better = squares[:, 1] < best[:, 1]
+            best_W[better] = point[better]
+            if step % _ROW_STEPS == 0:
+                reference = best[:, 1].copy()
+            best[better] = squares[better]
+            if step % _ROW_STEPS == _ROW_STEPS - 1 and (best[:, 1] >= (1 - tol) * reference).all():
+                break
+            plain = gap.times(inverse, x.scratch_tile("plain", *point.shape)) + point
+            t[~better] = 1.0
+            t_next = (1 + np.sqrt(1 + 4 * t * t)) / 2
+            point = plain + ((t - 1) / t_next).astype(plain.dtype) * (plain - before)
+            before, t = plain, t_next
+    return {}
