@@ -20,7 +20,7 @@ from relunmd import linalg as ours
 from relunmd.datasets import digits, synthetic
 from relunmd.executor import ThreadExecutor
 from relunmd.passes import sweep_of_x
-from relunmd.validation import make_problem
+from relunmd.validation import check_matrix, make_problem
 
 
 def lapack(X, rank):
@@ -46,7 +46,7 @@ def randomised(X, rank):
 
 def krylov(X, rank):
     with ThreadExecutor(2) as executor:
-        problem = make_problem(X, X.dtype, rank, executor)
+        problem = make_problem(check_matrix(X), X.dtype, rank, executor)
         found = ours.truncated_svd(lambda V: sweep_of_x(problem, V), X.shape, rank, np.random.default_rng(0))
         return found.W, found.H / problem.matrix.scale
 
@@ -75,7 +75,7 @@ def warm(n, rank):
         algorithm = relunmd.ANMD(sweeps=sweeps)
         excess = []
         with ThreadExecutor(2) as executor:
-            problem = make_problem(X, X.dtype, rank, executor)
+            problem = make_problem(check_matrix(X), X.dtype, rank, executor)
             state = algorithm.start(problem, start.W * problem.matrix.scale, start.H)
             for iteration in range(1, 21):
                 state = algorithm.step(problem, state)

@@ -48,11 +48,11 @@ def open_problem():
     """Makes problems whose executors are closed at the end of the test."""
     executors = []
 
-    def make(X, rank, n_threads=2):
+    def make(X, rank, n_threads=2, dtype=None):
         executor = ThreadExecutor(n_threads)
         executor.__enter__()
         executors.append(executor)
-        return make_problem(check_matrix(X), X.dtype if X.dtype.kind == "f" else np.dtype(float), rank, executor)
+        return make_problem(check_matrix(X), np.dtype(X.dtype if dtype is None else dtype), rank, executor)
 
     yield make
     for executor in executors:

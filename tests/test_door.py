@@ -183,7 +183,7 @@ def test_too_little_memory_is_said_before_anything_is_allocated(monkeypatch, alg
 def test_unknown_memory_is_logged_and_the_run_goes_on(monkeypatch, caplog):
     monkeypatch.setattr(memory, "available_bytes", lambda: None)
     with caplog.at_level(logging.INFO, "relunmd"):
-        relunmd.decompose(GOOD, 2, max_iter=1)
+        relunmd.decompose(GOOD, 2, "3b", max_iter=1)
     assert "free memory of this system is unknown" in caplog.text
 
 

@@ -130,9 +130,7 @@ def decompose(
             from relunmd.progress import ProgressLine  # rich is slow to import
 
             callbacks.append(stack.enter_context(ProgressLine(method.name, limits)))
-        W, H = start.make(problem, random)
-        init_time = clock.seconds()
-        outcome = solve(problem, method, W, H, limits, clock, callbacks)
+        outcome = solve(problem, method, start, random, limits, clock, callbacks)
         W, H = canonical_factors(outcome.W, outcome.H, problem.matrix.scale)
         total = clock.seconds()
 
@@ -143,7 +141,7 @@ def decompose(
         error=outcome.error,
         n_iter=len(outcome.history) - 1,
         time=total,
-        init_time=init_time,
+        init_time=outcome.init_time,
         status=outcome.status,
         algorithm=method.name,
         init=start.name,

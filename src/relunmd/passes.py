@@ -98,7 +98,7 @@ def sweep_of_x(
     m, n = problem.shape
     left = np.zeros((m, 1), problem.dtype) if left is None else left.astype(problem.dtype)
     right = np.zeros((n, 1), problem.dtype) if right is None else right.astype(problem.dtype)
-    V = V.astype(problem.dtype)
+    V = np.ascontiguousarray(V, problem.dtype)
     out, sums = problem.run(
         _sweep_block, {"left": left}, {"Y": V.shape[1]}, V=V, lift=lift, right=right, seen=right.T @ V
     )
@@ -126,7 +126,7 @@ def _data_strip(x: Block, rows: slice, lift: float = 0.0) -> Strip:
 
 def times(problem: Problem, Q: Array) -> Array:
     """X·Q, m×p, for Q n×p; one pass, X scaled."""
-    return problem.run(_times_block, out={"Y": Q.shape[1]}, Q=Q.astype(problem.dtype))[0]["Y"]
+    return problem.run(_times_block, out={"Y": Q.shape[1]}, Q=np.ascontiguousarray(Q, problem.dtype))[0]["Y"]
 
 
 def _times_block(x: Block, rows: Rows, out: Rows, *, Q: Array) -> Sums:
@@ -137,7 +137,7 @@ def _times_block(x: Block, rows: Rows, out: Rows, *, Q: Array) -> Sums:
 
 def transposed_times(problem: Problem, Q: Array) -> Array:
     """Xᵀ·Q, n×p in float64, for Q m×p; one pass, X scaled."""
-    S: Array = problem.run(_transposed_times_block, {"Q": Q.astype(problem.dtype)})[1]["S"]
+    S: Array = problem.run(_transposed_times_block, {"Q": np.ascontiguousarray(Q, problem.dtype)})[1]["S"]
     return S
 
 

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from relunmd.algorithms import Algorithm, State
 from relunmd.errors import InputError
+from relunmd.init import Init
 from relunmd.linalg import canonical_factors
 from relunmd.problem import Problem
 from relunmd.result import History, Status
@@ -118,34 +120,31 @@ class Outcome:
     error: float
     status: Status
     history: History
+    init_time: float
 
 
 def solve(
     problem: Problem,
     algorithm: Algorithm[Any],
-    W: Array,
-    H: Array,
+    init: Init,
+    random: np.random.Generator,
     limits: Limits,
     clock: Clock,
     callbacks: list[Callback],
 ) -> Outcome:
-    """Run `algorithm` from W, H until a limit is reached."""
-    best = W, H, np.inf
+    """Make a start and run `algorithm` from it until a limit is reached."""
+    W, H = init.make(problem, random)
+    init_time = clock.seconds()
+    state = _finite(partial(algorithm.start, problem, W, H))
+    if state is None:
+        raise InputError(f"The start must be finite and of moderate size in {problem.dtype}. Its error is not.")
+    del W, H  # The state has them; to hold on to them would take their memory for the whole run.
+    best = state.W, state.H, state.error
     rows: list[dict[str, float]] = []
     best_errors: list[float] = []
     status: Status | None = None
-    state: State | None = None
     try:
-        while status is None:
-            state = _next(problem, algorithm, W, H, state)
-            if state is None:
-                if not rows:
-                    raise InputError(
-                        f"The start must be finite and of moderate size in {problem.dtype}. Its error is not."
-                    )
-                log.warning("Iteration %d of %s was not finite", len(rows), algorithm.name)
-                status = Status.FAILED
-                break
+        while True:
             seconds, passes = clock.seconds(), problem.executor.passes
             if state.error < best[2]:
                 best = state.W, state.H, state.error
@@ -162,22 +161,28 @@ def solve(
                     wishes = [callback(progress) for callback in callbacks]  # All are told, any may end the run.
                 if any(wishes) and status is None:
                     status = Status.CALLBACK
+            if status is not None:
+                break
+            following = _finite(partial(algorithm.step, problem, state))
+            if following is None:
+                log.warning("Iteration %d of %s was not finite", len(rows), algorithm.name)
+                status = Status.FAILED
+                break
+            state = following
     except KeyboardInterrupt:
-        if not rows:
-            raise
         log.warning("Interrupted after iteration %d; keeping the best so far", len(rows) - 1)
         status = Status.INTERRUPTED
-    return Outcome(*best, status, History.from_rows(rows))
+    return Outcome(*best, status, History.from_rows(rows), init_time)
 
 
-def _next(problem: Problem, algorithm: Algorithm[Any], W: Array, H: Array, state: State | None) -> State | None:
-    """The start's state, or the next one; None if it is not finite."""
+def _finite(advance: Callable[[], State]) -> State | None:
+    """The state that `advance` gives; None if it is not finite."""
     try:
-        new: State = algorithm.start(problem, W, H) if state is None else algorithm.step(problem, state)
+        state = advance()
     except np.linalg.LinAlgError as reason:  # LAPACK's way to say that it was given NaN.
         log.warning("A factorisation failed: %s", reason)
         return None
-    return new if np.isfinite(new.error) and np.isfinite(new.H).all() else None
+    return state if np.isfinite(state.error) and np.isfinite(state.H).all() else None
 
 
 def _progress(problem: Problem, state: State, iteration: int, seconds: float, passes: int) -> Progress:

@@ -226,7 +226,7 @@ class TestRegistry:
             path = tmp_path / f"method{len(found)}.py"
             path.write_text(f"def method(X, W, H):\n    {body}\n")
             contenders.register("mine")(runpy.run_path(str(path))["method"])
-            found.append(contenders.added()[0].settings["source"])
+            found.append(contenders.added()[-1].settings["source"])
             contenders.unregister("mine")
         assert found[0] == found[2] != found[1]
         assert all(found)
@@ -236,7 +236,7 @@ class TestRegistry:
         exec("def method(X, W, H):\n    yield W, H", typed)
         contenders.register("typed in")(typed["method"])
         try:
-            assert contenders.added()[0].settings == {"source": ""}
+            assert contenders.added()[-1].settings == {"source": ""}
         finally:
             contenders.unregister("typed in")
 
@@ -254,4 +254,4 @@ class TestRegistry:
             name = "newest"
 
         monkeypatch.setitem(ALGORITHMS, "newest", Newest)
-        assert [c.label for c in contenders.added()] == ["newest"]
+        assert [c.label for c in contenders.added()] == ["3b-factored", "newest"]

@@ -118,3 +118,47 @@ def test_not_a_number_is_seen_in_the_error():
     X = np.ones((1, 2))
     X.flags.writeable = False
     assert np.isnan(kernels.squared_error(np.array([[np.nan, 1.0]]), X, 1.0))
+
+
+@given(tiles(1), st.integers(0, 5), st.booleans())
+def test_residuals_of_both_objectives(given_tiles, first, bytes_):
+    """In place, with the sums of squares of each row, wherever in X's rows the tile begins, X floats or bytes."""
+    X, (T,), scale = given_tiles
+    dtype = T.dtype
+    if bytes_:
+        X = np.round(X).astype(np.uint8)
+    wide = np.zeros((len(X), X.shape[1] + 7), X.dtype)
+    wide[:, first : first + X.shape[1]] = X
+    wide.flags.writeable = False
+    S = X.astype(dtype) * dtype.type(scale)
+    error, gap = S - np.maximum(0, T), projection(S, T) - T
+    for kernel, wanted in (
+        (kernels.latent_residual, gap),
+        (kernels.error_residual, np.where(T > 0, error, 0)),
+    ):
+        found, sums = T.copy(), np.ones((len(T), 2))
+        sampled = kernel(found, wide, first, scale, sums)
+        close(found, wanted, dtype)
+        assert not np.signbit(found[found == 0]).any()
+        assert sampled == np.count_nonzero(found[:: kernels.SAMPLED])
+        close(sums[:, 0] - 1, np.sum(error.astype(float) ** 2, axis=1), dtype)
+        close(sums[:, 1] - 1, np.sum(gap.astype(float) ** 2, axis=1), dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_residuals_of_long_rows(dtype):
+    """Longer than the pieces that squares are summed in."""
+    random = np.random.default_rng(0)
+    T, X = (
+        random.standard_normal((9, 1000)).astype(dtype),
+        np.maximum(0, random.standard_normal((9, 1000))).astype(dtype),
+    )
+    X.flags.writeable = False
+    found, sums = T.copy(), np.zeros((9, 2))
+    kernels.latent_residual(found, X, 0, 1.0, sums)
+    close(found, projection(X, T) - T, dtype)
+    np.testing.assert_allclose(sums[:, 1], np.sum(found.astype(float) ** 2, axis=1), rtol=1e-6)
+    W, before = T[:, :5].copy(), T[:, 5:10].copy()
+    out = np.empty_like(W)
+    kernels.extrapolate_rows(W, before, out, 0.5)
+    close(out, W + 0.5 * (W - before), dtype)

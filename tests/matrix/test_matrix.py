@@ -18,6 +18,12 @@ def test_layout_covers_every_row_once(m, n):
     assert covered[-1] == m
     assert covered[1:-1:2] == covered[2::2]
     assert len(layout.blocks) <= 64
+    assert layout.strip_rows % layout.tile_rows == 0
+
+
+def test_very_wide_rows_are_taken_fewer_at_a_time():
+    assert [RowLayout(10_000, n).strip_rows for n in (5_000, 30_000, 10**6, 10**7)] == [256, 128, 16, 8]
+    assert all(columns.stop - columns.start <= 2048 for columns in RowLayout(10, 10**6).columns)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

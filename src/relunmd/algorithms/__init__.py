@@ -36,7 +36,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     algorithm.name: algorithm for algorithm in (Naive, ANaive, EM, AEM, ANMD, ThreeBlock, ThreeBlockFactored, TSVD)
 }
 
-AUTO = ThreeBlock.name
+AUTO = ThreeBlockFactored.name
 """What algorithm="auto" means."""
 
 

@@ -87,6 +87,10 @@ class ThreeBlockFactored(Algorithm[ThreeBlockFactoredState]):
         at_least_zero(self, "ridge")
 
     def start(self, problem: Problem, W: Array, H: Array) -> ThreeBlockFactoredState:
+        if self.ridge > 0 and W.any() and H.any():
+            # The ridge sees how WH is shared between W and H: equally, or the units of X would matter.
+            share = W.dtype.type(np.sqrt(np.linalg.norm(H) / np.linalg.norm(W)))
+            W, H = W * share, H / share
         return self._advance(problem, W, H, W, H, np.inf, float(self.beta), restart=True)
 
     def step(self, problem: Problem, state: ThreeBlockFactoredState) -> ThreeBlockFactoredState:

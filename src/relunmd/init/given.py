@@ -44,7 +44,7 @@ class GivenInit(Init):
 
 
 def _sweep_of_gap(problem: Problem, W: Array, H: Array, V: Array) -> Sweep:
-    out, sums = problem.run(_gap_block, {"W": W}, {"Y": V.shape[1]}, H=H, V=V.astype(problem.dtype))
+    out, sums = problem.run(_gap_block, {"W": W}, {"Y": V.shape[1]}, H=H, V=np.ascontiguousarray(V, problem.dtype))
     return Sweep(out["Y"], sums["S"], sums["YY"])
 
 

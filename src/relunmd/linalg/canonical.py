@@ -20,8 +20,8 @@ def canonical_factors(W: Array, H: Array, scale: float = 1.0) -> tuple[Array, Ar
     >>> W, H
     (array([[2.]]), array([[2., 0.]]))
     """
-    Q_left, R_left = linalg.qr(W.astype(np.float64), mode="economic", check_finite=False)
-    Q_right, R_right = linalg.qr(H.T.astype(np.float64), mode="economic", check_finite=False)
+    Q_left, R_left = linalg.qr(W.astype(np.float64), mode="economic", overwrite_a=True, check_finite=False)
+    Q_right, R_right = linalg.qr(H.T.astype(np.float64), mode="economic", overwrite_a=True, check_finite=False)
     U, sigma, Vt = linalg.svd(R_left @ R_right.T, check_finite=False)
     root = np.sqrt(sigma) * math.sqrt(1.0 / scale)
     left = (Q_left @ U) * root

@@ -112,7 +112,7 @@ class Block:
 
     def theta(self, tile: Tile, W: Array, H: Array) -> Array:
         """The tile of Θ = WH in scratch; W has the block's rows."""
-        out = self.scratch_tile("Theta", tile.n_rows, tile.n_columns)
+        out = self.scratch_tile("A0", tile.n_rows, tile.n_columns)  # As the first of a strip: one memory for both.
         return np.matmul(W[tile.rows], H[:, tile.columns], out=out)
 
     def scratch_tile(self, name: str, n_rows: int, n_columns: int | None = None) -> Array:

@@ -16,6 +16,8 @@ _STRIP_ENTRIES = 2**19
 _STRIP_ROWS = 256
 _LEAST_BLOCKS, _MOST_BLOCKS = 8, 64
 _WIDE = 8192
+_MOST_ENTRIES = 2**24
+"""What a worker holds of rows at most, unless eight of them are more."""
 _TILE_COLUMNS = 2048
 
 
@@ -41,6 +43,7 @@ class RowLayout:
         high they are up to 1.5 times slower (the interpreter's share), twice as high 10 % (the cache).
         """
         least, most = _TILE_ROWS
+        least = min(least, max(8, _power_of_two(_MOST_ENTRIES // self.n_columns)))
         return min(most, max(least, _power_of_two(_TILE_ENTRIES // self.n_columns)))
 
     @cached_property
@@ -52,7 +55,7 @@ class RowLayout:
         """
         wanted = max(_STRIP_ROWS, _power_of_two(_STRIP_ENTRIES // self.n_columns))
         if self.n_columns > _WIDE:
-            wanted = _STRIP_ROWS // 2
+            wanted = min(_STRIP_ROWS // 2, _power_of_two(_MOST_ENTRIES // self.n_columns))
         return max(self.tile_rows, min(wanted, 2 * _power_of_two(self.n_rows // _LEAST_BLOCKS)))
 
     @cached_property

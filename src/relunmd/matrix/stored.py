@@ -56,7 +56,9 @@ class _Stored(Source):
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
         slab = scratch.kept
         if not (isinstance(slab, _Slab) and slab.has(self, rows)):
-            until = min(stop, max(rows.stop, rows.start + self._slab_rows(rows.start)))
+            height = rows.stop - rows.start
+            tiles = -(-self._slab_rows(rows.start) // height)  # Whole ones, so that no row is read twice.
+            until = min(stop, rows.start + max(1, tiles) * height)
             slab = scratch.kept = None  # Not two at a time.
             slab = scratch.kept = _Slab(self, rows.start, until, self._read(slice(rows.start, until)))
         return slab.part, slab.start

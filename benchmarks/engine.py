@@ -1,0 +1,313 @@
+"""The block engine: what a pass costs beside its bare products, how it scales, and what memory a run takes.
+
+    python -m benchmarks.engine [pass] [scaling] [memory] [bits] [text] [--quick]
+
+Times are ratios within one run: all take turns, and medians are compared. Data sets that are not there
+(see relunmd.datasets) are left out with a word. Memory is measured in a process of its own, above what it held
+after its imports and after X was loaded.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+import relunmd
+from benchmarks import reference
+from relunmd import datasets, kernels
+from relunmd.algorithms import ThreeBlockFactored
+from relunmd.errors import DatasetError
+from relunmd.executor import ThreadExecutor
+from relunmd.init import ShiftedInit
+from relunmd.validation import check_matrix, make_problem
+
+RANK = 32
+MINUTE = 60
+SIX_GIGABYTES = (250_000, 6_000)
+
+
+def images(per_digit=5000):
+    return datasets.mnist(per_digit, download=False)
+
+
+def newsgroups():
+    return datasets.newsgroups()
+
+
+CASES = {
+    "MNIST 50 000×784 uint8, r=32": (images, None, 32),
+    "MNIST 50 000×784 floats, r=32": (images, "float", 32),
+    "synthetic 2000², r=32": (lambda: datasets.synthetic(2000, 2000, 32, 0), "float", 32),
+    "synthetic 5000², r=64": (lambda: datasets.synthetic(5000, 5000, 64, 0), "float", 64),
+    "20newsgroups 18846×30295 CSR, r=32": (newsgroups, "float", 32),
+}
+
+
+def loaded(name, load):
+    try:
+        return load()
+    except DatasetError as reason:
+        print(f"{name}: left out, {reason}")
+        return None
+
+
+class TimedExecutor(ThreadExecutor):
+    """Knows how long the last pass took, without what the driver does between passes."""
+
+    last = 0.0
+
+    def run(self, *given, **named):
+        begin = time.perf_counter()
+        found = super().run(*given, **named)
+        self.last = time.perf_counter() - begin
+        return found
+
+
+@contextmanager
+def problem_of(X, dtype, rank, n_threads=2):
+    kernels.warm_up(np.dtype(np.float64))
+    kernels.warm_up(np.dtype(dtype))
+    with TimedExecutor(n_threads) as executor:
+        yield make_problem(check_matrix(X), np.dtype(dtype), rank, executor)
+
+
+def bare_products(x, rows, out, *, H, Ht):
+    """The three products of a pass on its tiles, and nothing else."""
+    rank = len(H)
+    for at in x.strips:
+        W = rows["W"][at]
+        tiles = []
+        for columns in x.matrix.layout.columns:
+            width = columns.stop - columns.start
+            T = np.matmul(W, H[:, columns], out=x.scratch_tile(f"A{len(tiles)}", len(W), width))
+            np.matmul(T, Ht[columns], out=x.scratch_tile("AV", len(W), rank))
+            tiles.append((T, width))
+        for T, width in tiles:
+            np.matmul(T.T, W, out=x.scratch_tile("AY", width, rank))
+    return {}
+
+
+def times_of_passes(problem, rounds):
+    """Seconds of a step, of the pass in it, and of the bare products, in turns."""
+    W, H = ShiftedInit().make(problem, np.random.default_rng(0))
+    algorithm = ThreeBlockFactored()
+    state = algorithm.start(problem, W, H)
+    Ht = np.ascontiguousarray(H.T)
+    taken = {"step": [], "pass": [], "bare": []}
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        state = algorithm.step(problem, state)
+        taken["step"].append(time.perf_counter() - begin)
+        taken["pass"].append(problem.executor.last)
+        problem.run(bare_products, {"W": W}, H=H, Ht=Ht)
+        taken["bare"].append(problem.executor.last)
+    return {name: float(np.median(seconds)) for name, seconds in taken.items()}
+
+
+def pass_table(quick):
+    print("A pass of 3b-factored, and a whole step, against bare products on its tiles: milliseconds, ratio; 2 threads")
+    print(f"{'':36} {'':8} {'bare':>8} {'pass':>8} {'ratio':>6} {'step':>8} {'ratio':>6}")
+    for name, (load, kind, rank) in CASES.items():
+        X = loaded(name, load)
+        if X is None:
+            continue
+        for dtype in (np.float64, np.float32):
+            with problem_of(X.astype(dtype) if kind else X, dtype, rank) as problem:
+                small = problem.shape[0] * problem.shape[1] < 10**8
+                found = times_of_passes(problem, (10 if quick else 40) if small else (5 if quick else 12))
+            b, p, s = (found[key] * 1e3 for key in ("bare", "pass", "step"))
+            print(
+                f"{name:36} {np.dtype(dtype).name:8} {b:8.1f} {p:8.1f} {p / b:6.2f} {s:8.1f} {s / b:6.2f}", flush=True
+            )
+    X = loaded("Against the reference", images)
+    if X is not None:
+        against_the_reference(X.astype(np.float64), 5 if quick else 9)
+
+
+def against_the_reference(X, rounds):
+    start = relunmd.decompose(X, RANK, "3b-factored", "random", max_iter=0, random_state=0)
+    ours, theirs = [], []
+    for _ in range(rounds):
+        time.sleep(0.5)  # OpenBLAS's own threads go on spinning for a while.
+        d = relunmd.decompose(X, RANK, "3b-factored", (start.W, start.H), tol=0, max_iter=5, n_jobs=2)
+        ours.append(np.median(np.diff(d.history.time)))
+        stamps = [time.perf_counter()]
+        reference.three_block(
+            X, start.W, start.H, max_iter=3, on_iteration=lambda _, stamps=stamps: stamps.append(time.perf_counter())
+        )
+        theirs.append(np.median(np.diff(stamps)))
+    print(
+        f"An iteration of the NumPy reference of 3B on MNIST 50 000×784, float64: {np.median(theirs) * 1e3:.0f} ms, "
+        f"of 3b-factored {np.median(ours) * 1e3:.0f} ms: {np.median(theirs) / np.median(ours):.1f} times\n",
+        flush=True,
+    )
+
+
+def scaling_table(quick):
+    print("Two threads against one, and twice the rows against once: ratios of the times of a step")
+    rounds = 5 if quick else 15
+    for name, (load, kind, rank) in CASES.items():
+        X = loaded(name, load)
+        if X is None:
+            continue
+        for dtype in (np.float64, np.float32):
+            A = X.astype(dtype) if kind else X
+            few = max(3, rounds // 3) if A.shape[0] * A.shape[1] > 10**8 else rounds
+            step = {}
+            for key, part, n_threads in (("one", A, 1), ("two", A, 2), ("half", A[: A.shape[0] // 2], 2)):
+                with problem_of(part, dtype, rank, n_threads) as problem:
+                    step[key] = times_of_passes(problem, few)["step"]
+            print(
+                f"{name:36} {np.dtype(dtype).name:8} 1 → 2 threads {step['one'] / step['two']:5.2f}   "
+                f"m/2 → m {step['two'] / step['half']:5.2f}",
+                flush=True,
+            )
+    print()
+
+
+def status_bytes():
+    """Resident and anonymous bytes of this process."""
+    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return [int(lines[key].split()[0]) * 1024 for key in ("VmRSS", "RssAnon")]
+
+
+def peak_above(action):
+    """What `action` returns, and how far resident and anonymous memory rose above what they were."""
+    before = peak = status_bytes()
+    done = threading.Event()
+
+    def watch():
+        nonlocal peak
+        while not done.wait(0.005):
+            peak = [max(pair) for pair in zip(peak, status_bytes(), strict=True)]
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    found = action()
+    done.set()
+    watcher.join()
+    return found, [high - low for high, low in zip(peak, before, strict=True)]
+
+
+def six_gigabytes(folder):
+    """A memory map of 6 GB in float32, nine tenths zeros, made block by block from a seed."""
+    path = Path(folder) / "six.npy"
+    m, n = SIX_GIGABYTES
+    X = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(m, n))
+    random = np.random.default_rng(0)
+    W, H = random.standard_normal((1000, 8), np.float32), random.standard_normal((8, n), np.float32)
+    for start in range(0, m, 1000):
+        np.maximum(0, W[random.permutation(1000)] @ H - 4, out=X[start : start + 1000])
+    X.flush()
+    return path
+
+
+def measured(job, folder):
+    """One run in this process; prints what it found as JSON. Of data sets by name it is as long as a minute."""
+    settings = {"algorithm": "3b-factored", "random_state": 0, "tol": 0, "max_iter": 20, "n_jobs": 2}
+    if job == "six":
+        X, settings = np.load(Path(folder) / "six.npy", mmap_mode="r"), settings | {"init": "random", "max_iter": 3}
+    elif job == "images":
+        X = images()
+    elif job == "posts":
+        X = newsgroups()
+    else:
+        X, settings = datasets.load(job), settings | {"tol": 1e-4, "max_iter": 1000, "max_time": MINUTE}
+    d, (resident, anonymous) = peak_above(lambda: relunmd.decompose(X, RANK, **settings))
+    found = {"resident": resident, "anonymous": anonymous, "error": d.error, "seconds": d.time, "iterations": d.n_iter}
+    found |= {"passes": int(d.history.passes[-1]), "start": d.init_time, "shape": list(d.shape)}
+    if job in datasets.LOADERS:
+        found["tsvd"] = relunmd.decompose(X, RANK, "tsvd", random_state=0, n_jobs=2).error
+    print(json.dumps(found))
+
+
+def in_a_process(job, folder=""):
+    command = [sys.executable, "-m", "benchmarks.engine", "--measure", job, "--folder", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
+    if done.returncode:
+        print(f"{job}: left out, {done.stderr.strip().splitlines()[-1]}")
+        return None
+    return json.loads(done.stdout)
+
+
+def memory_table(quick):
+    print("Peak memory above the interpreter's after its imports and loading X; rank 32, 20 iterations (3 of the file)")
+    jobs = {"posts": "20newsgroups, CSR", "images": "MNIST 50 000×784, uint8"}
+    with tempfile.TemporaryDirectory() as folder:
+        if not quick:
+            six_gigabytes(folder)
+            jobs["six"] = "6 GB memory map, float32"
+        for job, name in jobs.items():
+            found = in_a_process(job, folder)
+            if found:
+                print(
+                    f"{name:28} resident {found['resident'] / 1e6:7.0f} MB  anonymous {found['anonymous'] / 1e6:6.0f} "
+                    f"MB  {found['passes']} passes in {found['seconds']:.1f} s",
+                    flush=True,
+                )
+    print()
+
+
+def bits_table(quick):
+    print("The same bits")
+    few = {"max_iter": 10, "tol": 0, "random_state": 0}
+    X = datasets.planted(5000, 9000, 8, 0.97, 0)
+    from scipy import sparse
+
+    runs = {
+        f"{kind} {jobs} threads": relunmd.decompose(A, 8, "3b-factored", n_jobs=jobs, **few)
+        for kind, A in {"dense": X, "CSR": sparse.csr_array(X)}.items()
+        for jobs in (1, 2, 5)
+    }
+    different = {d.W.tobytes() + d.H.tobytes() + d.history.error.tobytes() for d in runs.values()}
+    print(f"{', '.join(runs)} (planted 5000×9000, 97 % zeros): {len(different)} different result(s)")
+    images_500 = loaded("MNIST-500", lambda: datasets.mnist(500, every=10, download=False))
+    if images_500 is not None:
+        errors = [
+            relunmd.decompose(images_500, RANK, "3b-factored", dtype=dtype, max_iter=1000, random_state=0).error
+            for dtype in (np.float64, np.float32)
+        ]
+        print(f"MNIST-500, rank 32: float64 {errors[0]:.7f}, float32 {errors[1]:.7f}, {errors[1] - errors[0]:+.1e}")
+    print()
+
+
+def text_table(quick):
+    print("Term counts as CSR, rank 32, default start, a minute at most, 2 threads")
+    for name in ("kos", "classic", "20newsgroups"):
+        found = in_a_process(name)
+        if found:
+            m, n = found["shape"]
+            print(
+                f"{name:14} {m}×{n}  error {found['error']:.4f}, TSVD {found['tsvd']:.4f}; {found['iterations']} "
+                f"iterations, {found['seconds']:.1f} s (start {found['start']:.1f}), {found['resident'] / 1e6:.0f} MB",
+                flush=True,
+            )
+
+
+TABLES = {"pass": pass_table, "scaling": scaling_table, "memory": memory_table, "bits": bits_table, "text": text_table}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", choices=[[], *TABLES], help="which; all by default")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, and no file of 6 GB")
+    parser.add_argument("--measure", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.measure:
+        measured(given.measure, given.folder)
+        return
+    for name in given.tables or TABLES:
+        TABLES[name](given.quick)
+
+
+if __name__ == "__main__":
+    main()
