@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -95,21 +95,41 @@ def bare_products(x, rows, out, *, H, Ht):
     return {}
 
 
-def times_of_passes(problem, rounds):
-    """Seconds of a step, of the pass in it, and of the bare products, in turns."""
-    W, H = ShiftedInit().make(problem, np.random.default_rng(0))
-    algorithm = ThreeBlockFactored()
-    state = algorithm.start(problem, W, H)
-    Ht = np.ascontiguousarray(H.T)
-    taken = {"step": [], "pass": [], "bare": []}
-    for _ in range(rounds):
+class Run:
+    """A run of 3b-factored that makes a step when asked, and the bare products of one."""
+
+    def __init__(self, problem):
+        self.problem = problem
+        self.algorithm = ThreeBlockFactored()
+        self.W, self.H = ShiftedInit().make(problem, np.random.default_rng(0))
+        self.state = self.algorithm.start(problem, self.W, self.H)
+        self.taken = {"step": [], "pass": [], "bare": []}
+
+    def step(self):
         begin = time.perf_counter()
-        state = algorithm.step(problem, state)
-        taken["step"].append(time.perf_counter() - begin)
-        taken["pass"].append(problem.executor.last)
-        problem.run(bare_products, {"W": W}, H=H, Ht=Ht)
-        taken["bare"].append(problem.executor.last)
-    return {name: float(np.median(seconds)) for name, seconds in taken.items()}
+        self.state = self.algorithm.step(self.problem, self.state)
+        self.taken["step"].append(time.perf_counter() - begin)
+        self.taken["pass"].append(self.problem.executor.last)
+
+    def steps(self, count):
+        """Steps in a row, the first of which is not counted: after an idle time a core takes a while to come back."""
+        self.step()
+        for what in ("step", "pass"):
+            self.taken[what].pop()
+        for _ in range(count):
+            self.step()
+
+    def bare(self):
+        self.problem.run(bare_products, {"W": self.W}, H=self.H, Ht=np.ascontiguousarray(self.H.T))
+        self.taken["bare"].append(self.problem.executor.last)
+
+    def median(self, what):
+        return float(np.median(self.taken[what]))
+
+
+def rounds_for(problem, quick):
+    small = problem.shape[0] * problem.shape[1] < 10**8
+    return (10 if quick else 40) if small else (5 if quick else 12)
 
 
 def pass_table(quick):
@@ -121,9 +141,11 @@ def pass_table(quick):
             continue
         for dtype in (np.float64, np.float32):
             with problem_of(X.astype(dtype) if kind else X, dtype, rank) as problem:
-                small = problem.shape[0] * problem.shape[1] < 10**8
-                found = times_of_passes(problem, (10 if quick else 40) if small else (5 if quick else 12))
-            b, p, s = (found[key] * 1e3 for key in ("bare", "pass", "step"))
+                run = Run(problem)
+                for _ in range(rounds_for(problem, quick)):
+                    run.step()
+                    run.bare()
+            b, p, s = (run.median(key) * 1e3 for key in ("bare", "pass", "step"))
             print(
                 f"{name:36} {np.dtype(dtype).name:8} {b:8.1f} {p:8.1f} {p / b:6.2f} {s:8.1f} {s / b:6.2f}", flush=True
             )
@@ -152,22 +174,25 @@ def against_the_reference(X, rounds):
 
 
 def scaling_table(quick):
-    print("Two threads against one, and twice the rows against once: ratios of the times of a step")
-    rounds = 5 if quick else 15
+    print("Two threads against one (a whole step), and twice the rows against once (its pass): ratios of times")
     for name, (load, kind, rank) in CASES.items():
         X = loaded(name, load)
         if X is None:
             continue
         for dtype in (np.float64, np.float32):
             A = X.astype(dtype) if kind else X
-            few = max(3, rounds // 3) if A.shape[0] * A.shape[1] > 10**8 else rounds
-            step = {}
-            for key, part, n_threads in (("one", A, 1), ("two", A, 2), ("half", A[: A.shape[0] // 2], 2)):
-                with problem_of(part, dtype, rank, n_threads) as problem:
-                    step[key] = times_of_passes(problem, few)["step"]
+            with ExitStack() as stack:
+                problems = [
+                    stack.enter_context(problem_of(part, dtype, rank, n_threads))
+                    for part, n_threads in ((A, 1), (A, 2), (A[: A.shape[0] // 2], 2))
+                ]
+                one, two, half = runs = [Run(problem) for problem in problems]
+                for _ in range(rounds_for(problems[0], quick) // 4 + 1):
+                    for run in runs:
+                        run.steps(4)
             print(
-                f"{name:36} {np.dtype(dtype).name:8} 1 → 2 threads {step['one'] / step['two']:5.2f}   "
-                f"m/2 → m {step['two'] / step['half']:5.2f}",
+                f"{name:36} {np.dtype(dtype).name:8} 1 → 2 threads {one.median('step') / two.median('step'):5.2f}   "
+                f"m/2 → m {two.median('pass') / half.median('pass'):5.2f}",
                 flush=True,
             )
     print()

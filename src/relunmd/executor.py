@@ -17,13 +17,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from relunmd.matrix import Matrix, Scratch
+from relunmd.matrix import Matrix, Scratch, SumsPool
 
 __all__ = ["BlockFunction", "Rows", "Sums", "ThreadExecutor", "tree_sum", "usable_cores"]
 
@@ -106,8 +107,9 @@ class _CtrlC:
 class _Tree:
     """Adds n shares along a fixed binary tree, each pair as soon as both are there."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, done: Callable[[Sums], None]) -> None:
         self._count = count
+        self._done = done
         self._waiting: dict[tuple[int, int], Sums] = {}
         self._lock = threading.Lock()
         self.total: Sums = {}
@@ -124,6 +126,7 @@ class _Tree:
                         return
                 for name, value in other.items():
                     share[name] += value  # In place: a share is its block's alone, and may be as large as H.
+                self._done(other)
             index, count, level = index // 2, (count + 1) // 2, level + 1
         self.total = share
 
@@ -134,9 +137,9 @@ def tree_sum(shares: list[Sums]) -> Sums:
     >>> tree_sum([{"a": 1.0}, {"a": 2.0}, {"a": 4.0}])
     {'a': 7.0}
     """
-    tree = _Tree(len(shares))
+    tree = _Tree(len(shares), SumsPool().give_back)
     for index, share in enumerate(shares):
-        tree.add(index, share)
+        tree.add(index, {name: copy(value) for name, value in share.items()})
     return tree.total
 
 
@@ -148,7 +151,8 @@ class ThreadExecutor:
         self.passes = 0
         self._open = ExitStack()
         self._ctrl_c = _CtrlC()
-        self._scratch = [Scratch() for _ in range(n_threads)]
+        self._sums = SumsPool()
+        self._scratch = [Scratch(self._sums) for _ in range(n_threads)]
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> "ThreadExecutor":
@@ -198,7 +202,7 @@ class ThreadExecutor:
             for name, wanted in (out or {}).items()
         }
         blocks = matrix.layout.blocks
-        tree = _Tree(len(blocks))
+        tree = _Tree(len(blocks), self._sums.give_back)
 
         def one(index: int, scratch: Scratch) -> None:
             block = matrix.block(index, scratch)

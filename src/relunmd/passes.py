@@ -74,7 +74,7 @@ def gradient(problem: Problem, W: Array, H: Array, objective: Residual) -> Gradi
 def _gradient_block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, objective: Residual) -> Sums:
     W, step = rows["W"], out["W"]
     step[:] = 0
-    by_H, squares = np.zeros(Ht.shape), np.zeros((len(W), 2))
+    by_H, squares = x.sums(Ht.shape), np.zeros((len(W), 2))
     for at in x.strips:
         for tile in x.across(at):
             # A strip of one tile: nothing is kept beside it, so the next tile finds the same scratch in cache.
@@ -106,7 +106,7 @@ def sweep_of_x(
 
 
 def _sweep_block(x: Block, rows: Rows, out: Rows, *, V: Array, lift: float, right: Array, seen: Array) -> Sums:
-    sums = empty_share(*V.shape) | {"u": np.zeros((1, V.shape[1]))}
+    sums = empty_share(x, V) | {"u": x.sums((1, V.shape[1]))}
     for at in x.strips:
         data, left = _data_strip(x, at, lift), rows["left"][at]
         Y = data.times(V, out["Y"][at])
@@ -142,7 +142,7 @@ def transposed_times(problem: Problem, Q: Array) -> Array:
 
 
 def _transposed_times_block(x: Block, rows: Rows, out: Rows) -> Sums:
-    S = np.zeros((x.n_columns, rows["Q"].shape[1]))
+    S = x.sums((x.n_columns, rows["Q"].shape[1]))
     for at in x.strips:
         _data_strip(x, at).add_transposed_times(rows["Q"][at], S)
     return {"S": S}

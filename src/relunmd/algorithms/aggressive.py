@@ -183,7 +183,7 @@ def _start_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
 
 def _latent_block(x: Block, rows: Rows, out: Rows, *, V: Array, beta: float) -> Sums:
     """Lines 3 and 4, and the first sweep of line 5."""
-    sums = empty_share(*V.shape)
+    sums = empty_share(x, V)
     for tile in x.tiles():
         at = tile.rows
         kernels.latent(rows["Theta"][at], tile.X, tile.scale, rows["Z"][at], out["Z"][at], beta)

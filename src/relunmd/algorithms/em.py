@@ -37,7 +37,7 @@ class EMState(AlternatingState):
 
 def _expect_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha: float, sigma: float) -> Sums:
     totals = np.zeros(4)
-    sums = empty_share(*V.shape)
+    sums = empty_share(x, V)
     for tile in x.tiles():
         at = tile.rows
         Z = out["Z"][at]

@@ -17,7 +17,7 @@ __all__ = ["ANaive", "Naive"]
 
 def _project_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha: float, sigma: float) -> Sums:
     squares = 0.0
-    sums = empty_share(*V.shape)
+    sums = empty_share(x, V)
     for tile in x.tiles():
         at = tile.rows
         Z = out["Z"][at]

@@ -96,7 +96,7 @@ def _advance(
 
 def _block(x: Block, rows: Rows, out: Rows, *, H: Array, inverse: Array, beta: float) -> Sums:
     squares = 0.0
-    WZ, WW = np.zeros(H.shape), np.zeros((len(H), len(H)))
+    WZ, WW = x.sums(H.shape), x.sums((len(H), len(H)))
     for tile in x.tiles():
         at = tile.rows
         Theta, Z = out["Theta"][at], out["Z"][at]

@@ -24,7 +24,7 @@ import numpy as np
 from relunmd import kernels
 from relunmd.algorithms.base import Algorithm, Array, State, at_least_zero, in_unit_interval
 from relunmd.executor import Rows, Sums
-from relunmd.linalg import gram_solve, right_inverse
+from relunmd.linalg import gram_solve, gram_solve_right, right_inverse
 from relunmd.matrix import Block
 from relunmd.passes import LATENT, residual_strip
 from relunmd.problem import Problem
@@ -119,7 +119,8 @@ class ThreeBlockFactored(Algorithm[ThreeBlockFactoredState]):
         """Extrapolate, evaluate and make the steps; one pass."""
         momentum = 0.0 if restart else beta
         penalty = float(self.ridge) * float(np.sqrt(problem.facts.squares))
-        H_point = H + H.dtype.type(momentum) * (H - H_before)
+        H_point = np.empty_like(H)
+        kernels.extrapolate_rows(H, H_before, H_point, momentum)
         rows, sums = problem.run(
             _block,
             {"W": W, "before": W_before},
@@ -132,7 +133,8 @@ class ThreeBlockFactored(Algorithm[ThreeBlockFactoredState]):
         WW, WD = np.hsplit(sums["products"], 2)
         downhill = sums["WG"]
         downhill -= H_point.T @ (WD.T + penalty * np.eye(problem.rank))
-        H_plain = H_point + gram_solve(WW, downhill.T, penalty).astype(problem.dtype)
+        H_plain = gram_solve_right(downhill, WW, penalty).T.astype(problem.dtype, order="C")
+        H_plain += H_point
         error_squares, latent_squares = sums["squares"].tolist()
         norms = float(sums["norm"]) + float(np.sum(np.square(H_point, dtype=np.float64)))
         reached = latent_squares / 2 + penalty / 2 * norms
@@ -159,7 +161,7 @@ def _block(x: Block, rows: Rows, out: Rows, *, H: Array, inverse: Array, momentu
     point, plain = out["point"], out["W"]
     kernels.extrapolate_rows(rows["W"], rows["before"], point, momentum)
     rank = len(H)
-    WG, products, squares = np.zeros(inverse.shape), np.zeros((rank, 2 * rank)), np.zeros((len(point), 2))
+    WG, products, squares = x.sums(inverse.shape), x.sums((rank, 2 * rank)), np.zeros((len(point), 2))
     for at in x.strips:
         height = at.stop - at.start
         gap = residual_strip(x, at, point[at], H, LATENT, squares[at])

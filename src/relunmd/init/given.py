@@ -49,7 +49,7 @@ def _sweep_of_gap(problem: Problem, W: Array, H: Array, V: Array) -> Sweep:
 
 
 def _gap_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array) -> Sums:
-    sums = empty_share(*V.shape)
+    sums = empty_share(x, V)
     for at in x.strips:
         gap = residual_strip(x, at, rows["W"][at], H, LATENT, np.zeros((at.stop - at.start, 2)))
         Y = gap.times(V, out["Y"][at])

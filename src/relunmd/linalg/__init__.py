@@ -1,7 +1,7 @@
 """Small dense factorisations, and truncated SVDs of matrices seen only through passes over rows."""
 
 from relunmd.linalg.canonical import canonical_factors
-from relunmd.linalg.small import gram_solve, orthonormal, right_inverse
+from relunmd.linalg.small import gram_solve, gram_solve_right, orthonormal, right_inverse
 from relunmd.linalg.tsvd import (
     Factors,
     Sweep,
@@ -19,6 +19,7 @@ __all__ = [
     "canonical_factors",
     "factors_of",
     "gram_solve",
+    "gram_solve_right",
     "orthonormal",
     "polish",
     "right_inverse",

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import lapack
 
-__all__ = ["gram_solve", "orthonormal", "right_inverse"]
+__all__ = ["gram_solve", "gram_solve_right", "orthonormal", "right_inverse"]
 
 Array = NDArray[Any]
 
@@ -22,25 +22,40 @@ def gram_solve(gram: Array, B: Array, ridge: float = 0.0) -> Array:
     >>> gram_solve(np.diag([4.0, 0.0]), np.array([[4.0], [0.0]])).ravel()
     array([1., 0.])
     """
+    gram, inverse = _inverse_of_root(gram, ridge)
+    if inverse is None:
+        return np.asarray(np.linalg.lstsq(gram, B, rcond=None)[0])
+    return np.asarray(inverse.T @ (inverse @ B))
+
+
+def gram_solve_right(B: Array, gram: Array, ridge: float = 0.0) -> Array:
+    """Solve Y (gram + (ridge + δ)I) = B, n×r, as `gram_solve` does."""
+    regular, inverse = _inverse_of_root(gram, ridge)
+    if inverse is None:
+        return np.asarray(np.linalg.lstsq(regular, B.T, rcond=None)[0].T)
+    return np.asarray((B @ inverse.T) @ inverse)
+
+
+def _inverse_of_root(gram: Array, ridge: float) -> tuple[Array, Array | None]:
+    """gram + (ridge + δ)I = LLᵀ, and L⁻¹; None in its place if the rounding of a huge spread of scales outweighs δ.
+
+    Two products with L⁻¹ take two thirds of the time of two triangular solves as wide as B and stand lost rank as
+    well; one product with (LLᵀ)⁻¹ does not. LAPACK itself is called: for matrices this small SciPy's wrappers take
+    longer than the work.
+    """
     gram = gram.astype(np.float64)
     rank = len(gram)
     floor = rank * np.finfo(np.float64).eps * max(float(np.trace(gram)), np.finfo(np.float64).tiny)
     gram.flat[:: rank + 1] += ridge + floor
-    # LAPACK itself: for matrices this small SciPy's wrappers take longer than the work.
     L, failed = lapack.dpotrf(gram, lower=1)
     inverse, singular = lapack.dtrtri(L, lower=1)
-    if failed or singular:
-        # The rounding of a huge spread of scales outweighed δ (or the factors are not finite).
-        return np.asarray(np.linalg.lstsq(gram, B, rcond=None)[0])
-    # Two products with L⁻¹ take two thirds of the time of two triangular solves as wide as B and stand
-    # lost rank as well; one product with (LLᵀ)⁻¹ does not.
-    return np.asarray(inverse.T @ (inverse @ B))
+    return gram, None if failed or singular else inverse
 
 
 def right_inverse(H: Array, ridge: float = 0.0) -> Array:
     """Hᵀ(HHᵀ + ridge·I)⁻¹, n×r: what Z is multiplied by to give argmin_W ‖Z − WH‖² + ridge·‖W‖²."""
     H64 = H.astype(np.float64, copy=False)
-    return np.ascontiguousarray(gram_solve(H64 @ H64.T, H64, ridge).T, dtype=H.dtype)
+    return np.ascontiguousarray(gram_solve_right(H64.T, H64 @ H64.T, ridge), dtype=H.dtype)
 
 
 def orthonormal(A: Array) -> Array:

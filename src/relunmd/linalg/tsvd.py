@@ -78,12 +78,14 @@ def share_of_sweep(A: Array, Y: Array, sums: Sums, V: Array) -> None:
     sums["YY"] += Y.T @ Y
 
 
-def empty_share(n: int, p: int) -> Sums:
-    return {"S": np.zeros((n, p)), "YY": np.zeros((p, p))}
+def empty_share(x: Block, V: Array) -> Sums:
+    """A block's share of a sweep, all zero as yet."""
+    n, p = V.shape
+    return {"S": x.sums((n, p)), "YY": x.sums((p, p))}
 
 
 def _sweep_block(x: Block, rows: Rows, out: Rows, *, V: Array) -> Sums:
-    sums = empty_share(*V.shape)
+    sums = empty_share(x, V)
     for rows_of_tile in x.tile_rows:
         share_of_sweep(rows["A"][rows_of_tile], out["Y"][rows_of_tile], sums, V)
     return sums

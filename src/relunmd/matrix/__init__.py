@@ -5,7 +5,7 @@ from relunmd.matrix.csr import CsrSource
 from relunmd.matrix.dense import DenseSource
 from relunmd.matrix.layout import RowLayout
 from relunmd.matrix.matrix import Matrix, power_of_two_scale
-from relunmd.matrix.scratch import Scratch
+from relunmd.matrix.scratch import Scratch, SumsPool
 from relunmd.matrix.source import Source
 from relunmd.matrix.stored import StoredArray, StoredCsr, is_stored_array, is_stored_group
 from relunmd.matrix.strip import Piece, Strip
@@ -22,6 +22,7 @@ __all__ = [
     "StoredArray",
     "StoredCsr",
     "Strip",
+    "SumsPool",
     "Tile",
     "is_stored_array",
     "is_stored_group",

@@ -115,6 +115,10 @@ class Block:
         out = self.scratch_tile("A0", tile.n_rows, tile.n_columns)  # As the first of a strip: one memory for both.
         return np.matmul(W[tile.rows], H[:, tile.columns], out=out)
 
+    def sums(self, shape: tuple[int, ...]) -> Array:
+        """Zeros in float64, to add up the block's share of some sums in."""
+        return self.scratch.sums.take(shape)
+
     def scratch_tile(self, name: str, n_rows: int, n_columns: int | None = None) -> Array:
         """Scratch of `n_rows` rows (as wide as X unless said) in the computation's float type."""
         columns = self.n_columns if n_columns is None else n_columns

@@ -1,20 +1,51 @@
 """A worker's scratch memory: allocated once, used for every tile that it looks at."""
 
 import math
+import threading
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Scratch"]
+__all__ = ["Scratch", "SumsPool"]
 
 Array = NDArray[Any]
+
+
+class SumsPool:
+    """Arrays for blocks' shares of the sums, which come back when they have been added to another.
+
+    Such an array is as wide as X, and new memory costs more than to set it to zero: a page fault for every 4 kB.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[tuple[int, ...], list[Array]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, shape: tuple[int, ...]) -> Array:
+        """An array of zeros in float64."""
+        with self._lock:
+            free = self._free.get(shape)
+            array = free.pop() if free else None
+        if array is None:
+            return np.zeros(shape)
+        array.fill(0)
+        return array
+
+    def give_back(self, share: Mapping[str, Any]) -> None:
+        """Nobody looks at these any more."""
+        for value in share.values():
+            if isinstance(value, np.ndarray) and value.dtype == np.float64 and value.flags.owndata:
+                with self._lock:
+                    self._free.setdefault(value.shape, []).append(value)
 
 
 class Scratch:
     """Arrays that are handed out again and again by name, and whatever a source keeps for the worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, sums: SumsPool | None = None) -> None:
+        self.sums = SumsPool() if sums is None else sums
         self._memory: dict[tuple[str, np.dtype[Any]], Array] = {}
         self._arrays: dict[tuple[str, tuple[int, ...], np.dtype[Any]], Array] = {}
         self._written: dict[tuple[str, np.dtype[Any]], Array] = {}
