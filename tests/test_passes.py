@@ -84,10 +84,11 @@ def test_products_with_x(open_problem, kind, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_look_gives_the_same_bits_for_every_kind(open_problem, shape):
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_look_gives_the_same_bits_for_every_kind(open_problem, shape, dtype):
     found = set()
     for kind in KINDS:
-        problem, _, W, H = problem_and_factors(open_problem, kind, shape)
+        problem, _, W, H = problem_and_factors(open_problem, kind, shape, dtype)
         gradient = passes.gradient(problem, W, H, passes.LATENT)
         svd = truncated_svd(
             lambda V, problem=problem: passes.sweep_of_x(problem, V), problem.shape, 5, np.random.default_rng(3)

@@ -144,7 +144,7 @@ def tree_sum(shares: list[Sums]) -> Sums:
 
 
 class ThreadExecutor:
-    """Threads over the blocks of a matrix in memory; used as a context manager."""
+    """Threads over the blocks of a matrix; used as a context manager."""
 
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
@@ -215,6 +215,7 @@ class ThreadExecutor:
             tree.add(index, share)
 
         self._spread(one, len(blocks))
+        self._sums.end_of_pass()
         self.passes += 1
         return made, tree.total
 

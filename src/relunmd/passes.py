@@ -2,7 +2,7 @@
 
 In a pass every tile is made into a tile of some matrix A (a residual, or X with its zeros moved) while it is
 in cache, and A is multiplied from both sides: Y = A·V, S = Aᵀ·Y. Costs: 6mnr flops for a gradient (less where
-A is mostly zero, see `Strip`), memory O((m + n)r) and, for each thread, rows of one tile.
+A is mostly zero, see `Strip`), memory O((m + n)r) and, for each thread, a strip of some hundred rows.
 """
 
 from collections.abc import Callable
@@ -66,7 +66,7 @@ class Gradient:
 def gradient(problem: Problem, W: Array, H: Array, objective: Residual) -> Gradient:
     """Value and gradient of ½L² (`LATENT`) or ½‖X − max(0, WH)‖² (`ERROR`); one pass."""
     out, sums = problem.run(
-        _gradient_block, {"W": W}, {"W": problem.rank}, H=H, Ht=np.ascontiguousarray(H.T), objective=objective
+        _gradient_block, {"W": W}, {"W": W.shape[1]}, H=H, Ht=np.ascontiguousarray(H.T), objective=objective
     )
     return Gradient(out["W"], -sums["H"].T, *sums["squares"].tolist())
 
@@ -98,7 +98,7 @@ def sweep_of_x(
     m, n = problem.shape
     left = np.zeros((m, 1), problem.dtype) if left is None else left.astype(problem.dtype)
     right = np.zeros((n, 1), problem.dtype) if right is None else right.astype(problem.dtype)
-    V = np.ascontiguousarray(V, problem.dtype)
+    V = np.array(V, problem.dtype, order="C")
     out, sums = problem.run(
         _sweep_block, {"left": left}, {"Y": V.shape[1]}, V=V, lift=lift, right=right, seen=right.T @ V
     )
@@ -126,7 +126,7 @@ def _data_strip(x: Block, rows: slice, lift: float = 0.0) -> Strip:
 
 def times(problem: Problem, Q: Array) -> Array:
     """X·Q, m×p, for Q n×p; one pass, X scaled."""
-    return problem.run(_times_block, out={"Y": Q.shape[1]}, Q=np.ascontiguousarray(Q, problem.dtype))[0]["Y"]
+    return problem.run(_times_block, out={"Y": Q.shape[1]}, Q=np.array(Q, problem.dtype, order="C"))[0]["Y"]
 
 
 def _times_block(x: Block, rows: Rows, out: Rows, *, Q: Array) -> Sums:
@@ -137,7 +137,7 @@ def _times_block(x: Block, rows: Rows, out: Rows, *, Q: Array) -> Sums:
 
 def transposed_times(problem: Problem, Q: Array) -> Array:
     """Xᵀ·Q, n×p in float64, for Q m×p; one pass, X scaled."""
-    S: Array = problem.run(_transposed_times_block, {"Q": np.ascontiguousarray(Q, problem.dtype)})[1]["S"]
+    S: Array = problem.run(_transposed_times_block, {"Q": np.array(Q, problem.dtype, order="C")})[1]["S"]
     return S
 
 
@@ -171,7 +171,7 @@ def fit_rows(problem: Problem, W: Array, H: Array, max_steps: int = 200, tol: fl
     out, _ = problem.run(
         _fit_rows_block,
         {"W": W},
-        {"W": problem.rank, "squares": np.empty((problem.shape[0], 2))},
+        {"W": W.shape[1], "squares": np.empty((problem.shape[0], 2))},
         H=H,
         inverse=right_inverse(H),
         max_steps=max_steps,

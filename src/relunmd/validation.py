@@ -27,6 +27,7 @@ from relunmd.matrix import (
     StoredCsr,
     is_stored_array,
     is_stored_group,
+    library_of,
     power_of_two_scale,
 )
 from relunmd.problem import Facts, Problem
@@ -62,13 +63,20 @@ def check_matrix(X: Any) -> Source:
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X must not be a masked array. Got one; fill it first, for example with X.filled(0).")
     if is_stored_group(X):
-        return _checked(StoredCsr(X))
+        stored = StoredCsr(X)
+        _real(stored.dtype)
+        return _checked(stored)
     if is_stored_array(X):
         return _two_dimensional(X, StoredArray)
-    if type(X).__module__.startswith("pandas.") and hasattr(X, "sparse"):  # A frame of sparse columns.
-        X = X.sparse.to_coo()
+    X = _without_frame(X)
     if sparse.issparse(X):
-        return _two_dimensional(X, CsrSource)
+        try:
+            return _two_dimensional(X, CsrSource)
+        except ValueError as reason:
+            if isinstance(reason, InputError):
+                raise
+            # SciPy's word for indices that point outside the matrix.
+            raise InputError(f"X must be a consistent sparse matrix. Got one of which SciPy says: {reason}") from reason
     try:
         A = np.asarray(X)
     except Exception as reason:
@@ -76,20 +84,29 @@ def check_matrix(X: Any) -> Source:
     return _two_dimensional(A, DenseSource)
 
 
+def _without_frame(X: Any) -> Any:
+    """What a Pandas frame of sparse columns holds, as a sparse matrix; anything else as it is."""
+    if library_of(X) != "pandas" or not hasattr(X, "sparse") or not hasattr(X.sparse, "to_coo"):
+        return X
+    try:
+        return X.sparse.to_coo()
+    except ValueError as reason:  # What its columns leave out is not zero.
+        log.info("The sparse frame X is made dense: %s", reason)
+        return X
+
+
 def _two_dimensional(X: Any, source: Callable[[Any], Source]) -> Source:
     """X as a source, its dtype and number of dimensions having been looked at before anything is made of it."""
-    dtype = np.dtype(X.dtype)
+    _real(np.dtype(X.dtype))
+    if X.ndim != 2:
+        raise InputError(f"X must be two-dimensional. Got {X.ndim} dimension(s), shape {tuple(X.shape)}.")
+    return _checked(source(X))
+
+
+def _real(dtype: np.dtype[Any]) -> None:
     if dtype.kind not in "biuf":
         hint = " Its real part, perhaps?" if dtype.kind == "c" else ""
         raise InputError(f"X must hold real numbers. Got dtype {dtype}.{hint}")
-    if X.ndim != 2:
-        raise InputError(f"X must be two-dimensional. Got {X.ndim} dimension(s), shape {tuple(X.shape)}.")
-    try:
-        return _checked(source(X))
-    except InputError:
-        raise
-    except ValueError as reason:  # SciPy's word for indices that point outside the matrix.
-        raise InputError(f"X must be a consistent sparse matrix. Got one of which SciPy says: {reason}") from reason
 
 
 def _checked(source: Source) -> Source:
@@ -277,7 +294,8 @@ def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: ThreadExe
         place = _first(X, lambda part: part < 0)
         raise InputError(
             f"X must be nonnegative: max(0, WH) cannot represent a negative entry. Got a negative value in "
-            f"{_entries(sums['negative'])}, the first at {place}. If it is rounding, np.maximum(X, 0) mends it."
+            f"{_entries(sums['negative'])}, the first at {place}. If it is rounding, "
+            f"{'X.maximum(0)' if X.sparse else 'np.maximum(X, 0)'} mends it."
         )
     largest = float(found["largest"].max())
     if largest == 0:

@@ -1,5 +1,7 @@
 """3b-factored against a plain NumPy version, iteration by iteration, and on everything that X can be."""
 
+import dataclasses
+
 import h5py
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from scipy import sparse
 
 import relunmd
 from relunmd import ThreeBlockFactored, datasets
+from relunmd.validation import check_matrix
 from tests.conftest import needs_data, projection, relative_error, synthetic
 
 
@@ -25,8 +28,8 @@ def oracle(X, W, H, beta, iterations, penalty=0.0, adapt=True):
         W = np.linalg.solve(Q @ Q.T + eye, Q @ Z.T).T
         H = np.linalg.solve(W.T @ W + eye, W.T @ Z)
         objective = latent**2 / 2 + penalty / 2 * (np.sum(P**2) + np.sum(Q**2))
-        restart = objective > least
-        if adapt and momentum > 0:
+        fresh, restart = restart, objective > least
+        if adapt and not fresh:
             beta = 1 - (min(1.0, 2 * (1 - beta)) if restart else (1 - beta) / 1.05)
         least = objective
 
@@ -159,6 +162,7 @@ def test_frames_and_protocols(rank):
         "pandas, sparse": pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(X)),
         "polars": pl.DataFrame(X),
     }
+    assert check_matrix(frames["pandas, sparse"]).sparse
     for kind, frame in frames.items():
         d = relunmd.decompose(frame, rank, "3b-factored", random_state=0, max_iter=5, dtype="float64")
         assert d.W.tobytes() == plain.W.tobytes(), kind
@@ -179,3 +183,15 @@ def test_what_fails_while_a_worker_reads_comes_out_and_the_executor_is_closed():
     with pytest.raises(OSError, match="the disk is gone"):
         relunmd.decompose(Failing(), 4, "3b-factored", max_iter=3)
     assert relunmd.decompose(np.eye(20), 4, "3b-factored", max_iter=3).error < 1
+
+
+def test_momentum_comes_back_after_many_restarts(open_problem):
+    """β falls to 0 when rises follow each other closely, and must not stay there."""
+    problem = open_problem(synthetic(60, 50, 3), 3)
+    random = np.random.default_rng(0)
+    algorithm = ThreeBlockFactored()
+    state = algorithm.start(problem, random.standard_normal((60, 3)), random.standard_normal((3, 50)))
+    state = dataclasses.replace(state, beta=0.0)
+    for _ in range(5):
+        state = algorithm.step(problem, state)
+    assert state.beta > 0.1

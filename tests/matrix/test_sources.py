@@ -7,7 +7,7 @@ import zarr
 from scipy import sparse
 
 from relunmd import InputError
-from relunmd.matrix import CsrSource, DenseSource, Matrix, Scratch, StoredArray, StoredCsr
+from relunmd.matrix import CsrSource, DenseSource, Matrix, Scratch, StoredArray, StoredCsr, SumsPool
 from relunmd.matrix import stored as stored_module
 from relunmd.validation import check_matrix
 
@@ -160,7 +160,7 @@ BAD_GROUPS = {
         "must be stored by rows, as CSR. Got the group '/X' stored as csc_matrix",
     ),
     "no shape": ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, {}, "Got no attribute 'shape' of two numbers"),
-    "short indptr": ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, {"shape": (2, 1)}, "must have 3 numbers"),
+    "short indptr": ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, {"shape": (2, 7)}, "must have 3 numbers"),
     "falling indptr": (
         {"data": [1.0, 1.0], "indices": [0, 0], "indptr": [0, 3, 1, 2]},
         {"shape": (3, 1)},
@@ -168,6 +168,26 @@ BAD_GROUPS = {
     ),
     "indptr beyond": ({"data": [1.0], "indices": [0], "indptr": [0, 2]}, {"shape": (1, 1)}, "that rise from 0 to 1"),
     "few indices": ({"data": [1.0, 2], "indices": [0], "indptr": [0, 2]}, {"shape": (1, 2)}, "and 1 indices"),
+    "complex": (
+        {"data": [1j], "indices": [0], "indptr": [0, 1]},
+        {"shape": (1, 1)},
+        "X must hold real numbers. Got dtype complex128",
+    ),
+    "two dimensions": (
+        {"data": [[1.0]], "indices": [0], "indptr": [0, 1]},
+        {"shape": (1, 1)},
+        "data of the group '/X' must be an array of one dimension",
+    ),
+    "as in CSC": (
+        {"data": [1.0], "indices": [0], "indptr": [0, 1, 1, 1]},
+        {"shape": (2, 3)},
+        "whose indptr is 4 long: it is stored by columns, as CSC.",
+    ),
+    "scalar shape": (
+        {"data": [1.0], "indices": [0], "indptr": [0, 1]},
+        {"shape": 3},
+        "Got no attribute 'shape' of two numbers",
+    ),
     "empty": (
         {"data": np.empty(0), "indices": np.empty(0, int), "indptr": [0]},
         {"shape": (0, 3)},
@@ -222,3 +242,73 @@ def test_dense_source_is_not_in_memory_when_mapped(tmp_path):
     assert not DenseSource(mapped).in_memory
     assert not DenseSource(np.asarray(mapped)[1:]).in_memory
     assert DenseSource(np.array(mapped)).in_memory
+
+
+def test_what_a_closed_file_held_is_refused(tmp_path):
+    file = h5py.File(tmp_path / "x.h5", "w")
+    held = file.create_dataset("X", data=np.eye(3)), file.create_group("G")
+    file.close()
+    for X in held:
+        with pytest.raises(InputError, match="HDF5 file that has been closed"):
+            check_matrix(X)
+
+
+def test_attributes_of_fixed_length_are_understood(tmp_path):
+    group = hdf5_group(np.eye(3), tmp_path)
+    group.attrs["encoding-type"] = np.bytes_("csr_matrix")
+    np.testing.assert_array_equal(assembled(check_matrix(group), scale=1.0), np.eye(3))
+
+
+def test_broken_row_starts_are_refused_before_compiled_code_sees_them():
+    broken = sparse.csr_array((2, 3))
+    broken.indptr = np.array([0, 5, 0], np.int32)
+    by_columns = sparse.csc_array(np.eye(3))
+    by_columns.indices = np.array([0, 1, 9], np.int32)
+    for X in (broken, by_columns):
+        with pytest.raises(InputError, match="consistent sparse matrix"):
+            check_matrix(X)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ">f8"])
+def test_messy_csr_of_dtypes_that_scipy_does_not_know(dtype):
+    data = np.array([2.0, 1.0, 3.0, 0.0, 5.0], dtype)
+    messy = sparse.csr_array((data, [3, 1, 1, 0, 2], [0, 3, 4, 5]), shape=(3, 4))
+    np.testing.assert_array_equal(assembled(check_matrix(messy), scale=1.0), [[0, 4, 0, 2], [0, 0, 0, 0], [0, 0, 5, 0]])
+
+
+def test_tall_chunks_do_not_make_one_block_of_it_all(tmp_path, caplog):
+    X = np.arange(12_000.0).reshape(4000, 3)
+    with caplog.at_level("INFO", "relunmd"):
+        source = check_matrix(in_hdf5(X, tmp_path, chunks=(4000, 1)))
+    assert source.chunk_rows == 1
+    assert "chunks of 4000 rows" in caplog.text
+    np.testing.assert_array_equal(assembled(source, scale=1.0), X)
+
+
+def test_strided_parts_of_a_csr_matrix():
+    data, columns = np.repeat([1.0, 2.0, 3.0], 2)[::2], np.repeat([0, 2, 1], 2).astype(np.int32)[::2]
+    X = sparse.csr_array((data, columns, np.array([0, 2, 3], np.int32)), shape=(2, 3), copy=False)
+    np.testing.assert_array_equal(assembled(check_matrix(X), scale=1.0), [[1, 0, 2], [0, 3, 0]])
+
+
+def test_one_scratch_serves_both_float_types(X):
+    source, scratch = CsrSource(sparse.csr_array(X)), Scratch()
+    for dtype in (np.float64, np.float32, np.float64, np.float32):
+        for rows in (slice(0, 100), slice(300, 350)):
+            tile = source.tile(rows, slice(0, 2000), np.dtype(dtype), 1.0, scratch)
+            np.testing.assert_array_equal(tile.X, X[rows, :2000])
+
+
+def test_sums_come_from_a_pool_that_keeps_only_what_is_used():
+    pool = SumsPool()
+    first = pool.take((3, 2))
+    first += 7
+    pool.give_back({"a": first, "b": np.ones(5), "c": 1.0})
+    again = pool.take((3, 2))
+    assert again is first
+    assert not again.any()
+    assert pool.take((5,)).base is None
+    pool.end_of_pass()
+    pool.give_back({"a": again})
+    pool.end_of_pass()
+    assert pool.take((3, 2)) is not again

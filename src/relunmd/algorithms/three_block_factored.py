@@ -139,7 +139,7 @@ class ThreeBlockFactored(Algorithm[ThreeBlockFactoredState]):
         norms = float(sums["norm"]) + float(np.sum(np.square(H_point, dtype=np.float64)))
         reached = latent_squares / 2 + penalty / 2 * norms
         rose = reached > objective
-        if self.adapt and momentum > 0:
+        if self.adapt and not restart:  # Also from β = 0, where it would stay otherwise.
             gap = min(1.0, (1 - beta) * _SHRINKAGE) if rose else (1 - beta) / _GROWTH
             beta = 1 - gap
         return ThreeBlockFactoredState(

@@ -40,7 +40,7 @@ class GivenInit(Init):
         if missing == 0:
             return np.ascontiguousarray(W), np.ascontiguousarray(H)
         more = truncated_svd(lambda V: _sweep_of_gap(problem, W, H, V), problem.shape, missing, random, tol=1e-6)
-        return np.hstack([W, more.W]), np.vstack([H, more.H])
+        return np.ascontiguousarray(np.hstack([W, more.W])), np.ascontiguousarray(np.vstack([H, more.H]))
 
 
 def _sweep_of_gap(problem: Problem, W: Array, H: Array, V: Array) -> Sweep:

@@ -40,7 +40,7 @@ T = TypeVar("T")
 _REGISTERED: list[tuple[Any, str]] = []
 _READY: set[np.dtype[Any]] = set()
 SAMPLED = 8
-"""Whether a tile is mostly zero is first asked of each eighth row."""
+"""Whether a tile is mostly zero is first asked of each eighth row. (Compiled code that was kept knows the old one.)"""
 
 
 def kernel(letters: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

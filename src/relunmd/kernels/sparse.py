@@ -3,6 +3,7 @@
 Nonzeros are (values, columns, starts): row i has values[starts[i]:starts[i+1]] at those columns.
 """
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +12,18 @@ from relunmd.kernels._compile import SAMPLED, kernel
 __all__ = ["add_to", "compress", "gather", "scatter", "sparse_times", "sparse_transposed_times"]
 
 Array = NDArray[np.generic]
+
+
+@numba.njit(nogil=True)
+def _first_from(first: int, columns: Array, start: int, stop: int) -> int:
+    """The first place in sorted columns[start:stop] with a column from `first` on, by bisection."""
+    while start < stop and first > 0:
+        middle = (start + stop) // 2
+        if columns[middle] < first:
+            start = middle + 1
+        else:
+            stop = middle
+    return start
 
 
 @kernel("vipnwp")
@@ -22,15 +35,7 @@ def scatter(values: Array, columns: Array, starts: Array, first: int, out: Array
     width = out.shape[1]
     count = 0
     for i in range(out.shape[0]):
-        k, stop = starts[i], starts[i + 1]
-        if first > 0:  # The first entry of the tile, by bisection.
-            end = stop
-            while k < end:
-                middle = (k + end) // 2
-                if columns[middle] < first:
-                    k = middle + 1
-                else:
-                    end = middle
+        k, stop = _first_from(first, columns, starts[i], starts[i + 1]), starts[i + 1]
         while k < stop and columns[k] < first + width:
             j = columns[k] - first
             out[i, j] = values[k]
@@ -63,15 +68,7 @@ def gather(
     sampled = 0
     for i in range(height):
         starts_out[i] = count
-        k, stop = starts[i], starts[i + 1]
-        if first > 0:
-            end = stop
-            while k < end:
-                middle = (k + end) // 2
-                if columns[middle] < first:
-                    k = middle + 1
-                else:
-                    end = middle
+        k, stop = _first_from(first, columns, starts[i], starts[i + 1]), starts[i + 1]
         while k < stop and columns[k] < first + width:
             x = values[k] * factor
             if x > zero:

@@ -6,7 +6,7 @@ from relunmd.matrix.dense import DenseSource
 from relunmd.matrix.layout import RowLayout
 from relunmd.matrix.matrix import Matrix, power_of_two_scale
 from relunmd.matrix.scratch import Scratch, SumsPool
-from relunmd.matrix.source import Source
+from relunmd.matrix.source import Source, library_of
 from relunmd.matrix.stored import StoredArray, StoredCsr, is_stored_array, is_stored_group
 from relunmd.matrix.strip import Piece, Strip
 
@@ -26,5 +26,6 @@ __all__ = [
     "Tile",
     "is_stored_array",
     "is_stored_group",
+    "library_of",
     "power_of_two_scale",
 ]

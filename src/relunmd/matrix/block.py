@@ -27,7 +27,7 @@ class Tile:
     columns : its columns of X
     """
 
-    __slots__ = ("_data", "_matrix", "_part", "_place", "_scratch", "columns", "n_columns", "n_rows", "rows")
+    __slots__ = ("_X", "_data", "_matrix", "_part", "_place", "_scratch", "columns", "n_columns", "n_rows", "rows")
 
     def __init__(
         self, matrix: "Matrix", part: InMemory, place: slice, rows: slice, columns: slice, scratch: Scratch
@@ -41,6 +41,7 @@ class Tile:
         self._place = place
         self._scratch = scratch
         self._data: TileData | None = None
+        self._X: Array | None = None
 
     @property
     def data(self) -> TileData:
@@ -53,14 +54,16 @@ class Tile:
     @property
     def X(self) -> Array:
         """A read-only C-ordered array of the tile's shape, valid until the next tile's is asked for."""
-        X, first, _ = self.data
-        dtype = self._matrix.dtype
-        if X.shape[1] == self.n_columns and X.dtype == dtype:
-            return X
-        part = X[:, first : first + self.n_columns]
-        out = self._scratch.take("X", part.shape, dtype)
-        np.copyto(out, part)
-        return read_only(out)
+        if self._X is None:
+            X, first, _ = self.data
+            dtype = self._matrix.dtype
+            if X.shape[1] != self.n_columns or X.dtype != dtype:
+                part = X[:, first : first + self.n_columns]
+                out = self._scratch.take("X", part.shape, dtype)
+                np.copyto(out, part)
+                X = read_only(out)
+            self._X = X
+        return self._X
 
     @property
     def scale(self) -> float:

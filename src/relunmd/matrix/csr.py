@@ -29,8 +29,7 @@ class CsrSource(InMemory):
     sparse = True
 
     def __init__(self, X: Any) -> None:
-        A = sparse.csr_array(X)
-        A.check_format(full_check=True)
+        A = _checked_csr(X)
         if not A.has_canonical_format or np.count_nonzero(A.data) < len(A.data):
             A = A.copy()
             A.sum_duplicates()
@@ -38,24 +37,34 @@ class CsrSource(InMemory):
         self.shape = A.shape[0], A.shape[1]
         self.dtype = A.dtype
         self.csr = A
-        self._indices = read_only(A.indices)
+        self._values = np.ascontiguousarray(A.data)
+        self._indices = read_only(np.ascontiguousarray(A.indices))
 
-    def _rows(self, rows: slice, dtype: np.dtype[Any], scale: float) -> tuple[Array, Array, Array, float]:
-        """Values, column numbers and starts of some rows, and the factor still to be applied."""
-        starts = self.csr.indptr[rows.start : rows.stop + 1].astype(np.int64)
-        first, last = starts[0], starts[-1]
-        starts -= first
-        values = self.csr.data[first:last]
-        if values.dtype != dtype or not values.dtype.isnative:
-            out = np.empty(len(values), dtype)
-            scale = converted(values, out, scale)
-            values = out
-        return read_only(values), self._indices[first:last], starts, scale
+    def _rows(
+        self, rows: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch
+    ) -> tuple[Array, Array, Array, float]:
+        """Values, column numbers and starts of some rows, and the factor still to be applied.
+
+        The last ones stay in scratch: the tiles of a strip are asked for one after the other.
+        """
+        key = (self, rows.start, rows.stop, dtype, scale)
+        if scratch.rows is None or scratch.rows[0] != key:
+            starts = self.csr.indptr[rows.start : rows.stop + 1].astype(np.int64)
+            first, last = starts[0], starts[-1]
+            starts -= first
+            values = self._values[first:last]
+            if values.dtype != dtype:
+                out = np.empty(len(values), dtype)
+                scale = converted(values, out, scale)
+                values = out
+            scratch.rows = key, (read_only(values), self._indices[first:last], starts, scale)
+        found: tuple[Array, Array, Array, float] = scratch.rows[1]
+        return found
 
     def tile(self, rows: slice, columns: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch) -> TileData:
-        values, indices, starts, scale = self._rows(rows, dtype, scale)
+        values, indices, starts, scale = self._rows(rows, dtype, scale, scratch)
         X = scratch.zeros("scattered", (rows.stop - rows.start, columns.stop - columns.start), dtype)
-        places = scratch.take("places", (len(values),), np.dtype(np.int64))
+        places = scratch.take(f"places {dtype}", (len(values),), np.dtype(np.int64))
         count = kernels.scatter(values, indices, starts, columns.start, X, places)
         scratch.written("scattered", dtype, places[:count])
         return TileData(read_only(X), 0, scale)
@@ -63,7 +72,7 @@ class CsrSource(InMemory):
     def nonzeros(
         self, rows: slice, columns: slice, dtype: np.dtype[Any], scale: float, most: int, lift: float, scratch: Scratch
     ) -> Nonzeros | None:
-        values, indices, starts, scale = self._rows(rows, dtype, scale)
+        values, indices, starts, scale = self._rows(rows, dtype, scale, scratch)
         room = min(most, len(values))
         found = Nonzeros(np.empty(room, dtype), np.empty(room, np.int32), np.empty(len(starts), np.int64))
         width = columns.stop - columns.start
@@ -71,3 +80,15 @@ class CsrSource(InMemory):
             values, indices, starts, columns.start, width, most, scale, lift, found.values, found.columns, found.starts
         )
         return None if count < 0 else Nonzeros(found.values[:count], found.columns[:count], found.starts)
+
+
+def _checked_csr(X: Any) -> Any:
+    """X as a csr_array that SciPy's and our compiled code can trust; ValueError if it cannot be."""
+    if X.dtype == np.float16 or not X.dtype.isnative:  # SciPy's own code knows neither.
+        X = X.astype(np.float32 if X.dtype == np.float16 else X.dtype.newbyteorder("="))
+    if X.format in ("csr", "csc", "bsr"):
+        shallow = type(X)(X)  # Shares the arrays; the check may replace some of its own.
+        shallow.check_format(full_check=True)
+        if (shallow.indptr[1:] < shallow.indptr[:-1]).any():
+            raise ValueError("index pointer values must form a non-decreasing sequence")
+    return sparse.csr_array(X)

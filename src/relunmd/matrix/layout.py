@@ -62,10 +62,11 @@ class RowLayout:
     def blocks(self) -> list[slice]:
         """The rows of each block: whole strips or whole chunks, at most 64 blocks.
 
-        Four strips of very wide X at least: a block's share of the sums is as wide as X, and adding up 56 of them took
+        Up to four strips of very wide X: a block's share of the sums is as wide as X, and adding up 56 of them took
         a third of a sweep's time at 7094 × 41 681.
         """
-        least = self.strip_rows * (4 if self.n_columns > _WIDE else 1)
+        together = min(4, self.n_rows // (_LEAST_BLOCKS * self.strip_rows)) if self.n_columns > _WIDE else 1
+        least = self.strip_rows * max(1, together)
         unit = -(-least // self.chunk_rows) * self.chunk_rows
         units = -(-self.n_rows // unit)
         return _cut(self.n_rows, -(-units // _MOST_BLOCKS) * unit)

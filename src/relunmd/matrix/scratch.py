@@ -21,12 +21,14 @@ class SumsPool:
 
     def __init__(self) -> None:
         self._free: dict[tuple[int, ...], list[Array]] = {}
+        self._asked: set[tuple[int, ...]] = set()
         self._lock = threading.Lock()
 
     def take(self, shape: tuple[int, ...]) -> Array:
         """An array of zeros in float64."""
         with self._lock:
-            free = self._free.get(shape)
+            self._asked.add(shape)
+            free = self._free.setdefault(shape, [])
             array = free.pop() if free else None
         if array is None:
             return np.zeros(shape)
@@ -38,7 +40,13 @@ class SumsPool:
         for value in share.values():
             if isinstance(value, np.ndarray) and value.dtype == np.float64 and value.flags.owndata:
                 with self._lock:
-                    self._free.setdefault(value.shape, []).append(value)
+                    if value.shape in self._free:
+                        self._free[value.shape].append(value)
+
+    def end_of_pass(self) -> None:
+        """Forget what this pass had no use for: a start needs other shapes than the iterations after it."""
+        self._free = {shape: free for shape, free in self._free.items() if shape in self._asked}
+        self._asked = set()
 
 
 class Scratch:
@@ -49,6 +57,8 @@ class Scratch:
         self._memory: dict[tuple[str, np.dtype[Any]], Array] = {}
         self._arrays: dict[tuple[str, tuple[int, ...], np.dtype[Any]], Array] = {}
         self._written: dict[tuple[str, np.dtype[Any]], Array] = {}
+        self.rows: tuple[Any, Any] | None = None
+        """What it was asked for last of a sparse matrix, and the answer."""
         self.kept: object = None
         """What a source keeps here between two tiles: the rows that were read last."""
 

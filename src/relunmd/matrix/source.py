@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from relunmd.matrix.scratch import Scratch
 
-__all__ = ["InMemory", "Nonzeros", "Source", "TileData", "converted", "read_only"]
+__all__ = ["InMemory", "Nonzeros", "Source", "TileData", "converted", "library_of", "read_only"]
 
 Array = NDArray[Any]
 
@@ -92,3 +92,12 @@ def read_only(A: Array) -> Array:
     view = A.view()
     view.flags.writeable = False
     return view
+
+
+def library_of(X: object) -> str:
+    """The package that X's class is from, which need not be installed for the question.
+
+    >>> library_of(np.ones(1))
+    'numpy'
+    """
+    return type(X).__module__.partition(".")[0]

@@ -1,9 +1,11 @@
 """Matrices in HDF5 and Zarr: arrays, and CSR as a group of data, indices and indptr.
 
-Rows are read in slabs of some 32 MB, or of one stored chunk if that is larger, by the worker that
-looks at them; the file is never read as a whole.
+Rows are read in slabs of some 32 MB, or of the rows that are stored in one chunk if these are more (up to
+256 MB), by the worker that looks at them; the file is never read as a whole. Only CSR can be told from
+CSC by the group's attributes or a shape that is not square; a square CSC matrix without them is taken for Xᵀ.
 """
 
+import logging
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,26 +16,30 @@ from relunmd.errors import InputError
 from relunmd.matrix.csr import CsrSource
 from relunmd.matrix.dense import DenseSource
 from relunmd.matrix.scratch import Scratch
-from relunmd.matrix.source import InMemory, Source
+from relunmd.matrix.source import InMemory, Source, library_of
 
 __all__ = ["StoredArray", "StoredCsr", "is_stored_array", "is_stored_group"]
 
 Array = NDArray[Any]
-_SLAB_BYTES = 2**25
-
-
-def _library(X: object) -> str:
-    return type(X).__module__.partition(".")[0]
+log = logging.getLogger("relunmd")
+_SLAB_BYTES, _MOST_SLAB_BYTES = 2**25, 2**28
 
 
 def is_stored_array(X: object) -> bool:
     """Whether X is an HDF5 dataset or a Zarr array. (Neither library is imported for that.)"""
-    return _library(X) in ("h5py", "zarr") and hasattr(X, "shape")
+    return _is_open(X) and hasattr(X, "shape")
 
 
 def is_stored_group(X: object) -> bool:
     """Whether X is a group of HDF5 or Zarr."""
-    return _library(X) in ("h5py", "zarr") and not hasattr(X, "shape") and hasattr(X, "attrs")
+    return _is_open(X) and not hasattr(X, "shape") and hasattr(X, "attrs")
+
+
+def _is_open(X: object) -> bool:
+    library = library_of(X)
+    if library == "h5py" and not X:
+        raise InputError("X must be in an open file. Got an object of an HDF5 file that has been closed.")
+    return library in ("h5py", "zarr")
 
 
 class _Slab(NamedTuple):
@@ -59,7 +65,7 @@ class _Stored(Source):
             height = rows.stop - rows.start
             tiles = -(-self._slab_rows(rows.start) // height)  # Whole ones, so that no row is read twice.
             until = min(stop, rows.start + max(1, tiles) * height)
-            slab = scratch.kept = None  # Not two at a time.
+            slab = scratch.kept = None  # Its memory is free for the next, unless a tile of it is still in use.
             slab = scratch.kept = _Slab(self, rows.start, until, self._read(slice(rows.start, until)))
         return slab.part, slab.start
 
@@ -78,7 +84,13 @@ class StoredArray(_Stored):
         self.shape = int(X.shape[0]), int(X.shape[1])
         self.dtype = np.dtype(X.dtype)
         chunks = getattr(X, "chunks", None)
-        self.chunk_rows = int(chunks[0]) if chunks else 1
+        chunk_rows = int(chunks[0]) if chunks else 1
+        if chunk_rows * self.shape[1] * self.dtype.itemsize <= _MOST_SLAB_BYTES and 8 * chunk_rows <= self.shape[0]:
+            self.chunk_rows = chunk_rows
+        elif chunk_rows > 1:
+            log.info(
+                "X is stored in chunks of %d rows: each is read many times in a pass, or X has few of them", chunk_rows
+            )
 
     def _slab_rows(self, start: int) -> int:
         wanted = _SLAB_BYTES // (self.shape[1] * self.dtype.itemsize)
@@ -100,13 +112,24 @@ class StoredCsr(_Stored):
                 f"X must be an array, or a group with CSR's members data, indices and indptr. Got the group "
                 f"{group.name!r} without {', '.join(missing)}."
             )
-        form = str(group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr")))
+        form = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr"))
+        form = form.decode() if isinstance(form, bytes) else str(form)
         if not form.startswith("csr"):
             raise InputError(f"X must be stored by rows, as CSR. Got the group {group.name!r} stored as {form}.")
         self.shape = _stored_shape(group)
         self._data, self._indices = group["data"], group["indices"]
+        for name, member in (("data", self._data), ("indices", self._indices)):
+            if getattr(member, "ndim", 0) != 1:
+                raise InputError(
+                    f"{name} of the group {group.name!r} must be an array of one dimension. Got {member!r}."
+                )
         self.dtype = np.dtype(self._data.dtype)
         self._indptr = np.asarray(group["indptr"][:]).astype(np.int64)
+        if len(self._indptr) == self.shape[1] + 1 != self.shape[0] + 1:
+            raise InputError(
+                f"X must be stored by rows, as CSR. Got the group {group.name!r} of shape {self.shape}, "
+                f"whose indptr is {len(self._indptr)} long: it is stored by columns, as CSC."
+            )
         ends = self._indptr[[0, -1]].tolist() if len(self._indptr) else []
         stored = int(self._data.shape[0])
         if (
@@ -145,7 +168,7 @@ def _stored_shape(group: Any) -> tuple[int, int]:
         found = group.attrs.get(name, None)
         if found is None and name in group:
             found = group[name][:]
-        if found is not None and len(found) == 2:
+        if found is not None and np.size(found) == 2:
             return int(found[0]), int(found[1])
     raise InputError(
         f"The group {group.name!r} must say how many rows and columns X has. Got no attribute 'shape' of two numbers; "

@@ -66,20 +66,23 @@ class Piece:
 class Strip:
     """Tiles of A side by side, all with the same rows."""
 
-    __slots__ = ("_block", "_n_rows", "pieces")
+    __slots__ = ("_block", "_kept", "_n_rows", "pieces")
 
     def __init__(self, block: Block, n_rows: int) -> None:
         self.pieces: list[Piece] = []
         self._block = block
         self._n_rows = n_rows
+        self._kept = 0
+        """Tiles kept as arrays: the scratch of one that is kept as its nonzeros is free for the next."""
 
     def scratch(self, n_columns: int) -> Array:
         """Where to make the next tile of A."""
-        return self._block.scratch_tile(f"A{len(self.pieces)}", self._n_rows, n_columns)
+        return self._block.scratch_tile(f"A{self._kept}", self._n_rows, n_columns)
 
     def add(self, A: Array, columns: slice, sampled: int = 0) -> Piece:
         """Take the tile that was made in `scratch`; `sampled` as the kernels count, if they did."""
         sparse = None if _too_many(sampled, len(A), A.shape[1], A.dtype) else self._compressed(A)
+        self._kept += sparse is None
         return self._append(Piece(self._block, columns, A if sparse is None else None, sparse))
 
     def add_data(self, tile: Tile, lift: float = 0.0) -> Piece:
