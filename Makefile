@@ -32,6 +32,7 @@ pytest: $(READY)
 	$(BIN)/python -m pytest
 
 bench: $(READY)
+	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.tsvd
 	$(BIN)/python -m benchmarks.readings

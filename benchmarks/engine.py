@@ -294,7 +294,7 @@ def bits_table(quick):
     }
     different = {d.W.tobytes() + d.H.tobytes() + d.history.error.tobytes() for d in runs.values()}
     print(f"{', '.join(runs)} (planted 5000×9000, 97 % zeros): {len(different)} different result(s)")
-    images_500 = loaded("MNIST-500", lambda: datasets.mnist(500, every=10, download=False))
+    images_500 = loaded("MNIST-500", lambda: datasets.mnist(50, every=10, download=False))
     if images_500 is not None:
         errors = [
             relunmd.decompose(images_500, RANK, "3b-factored", dtype=dtype, max_iter=1000, random_state=0).error

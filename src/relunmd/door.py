@@ -61,8 +61,11 @@ def decompose(
 
     Parameters
     ----------
-    X : array-like of shape (m, n)
-        Nonnegative and finite, of any real dtype. Never changed. Sparse matrices are made dense.
+    X : matrix of shape (m, n)
+        Nonnegative and finite, of any real dtype: an array or anything that becomes one (a list, a Pandas or
+        Polars frame), a memory map, a SciPy sparse matrix of any format, an HDF5 dataset or Zarr array, or a
+        group of these with CSR's members data, indices and indptr and an attribute shape. Never changed, never
+        converted or made dense as a whole.
     rank : int from 1 to min(m, n)
     algorithm : name or settings object
         A name of `relunmd.algorithms()`, "auto", or for example ``relunmd.ANMD(beta0=0.9)``.
@@ -91,9 +94,10 @@ def decompose(
 
     Notes
     -----
-    Memory: X as it is, plus what the algorithm keeps: four arrays of the size of X for "3b" and
-    "a-nmd", one for "naive" and "em", three for "a-naive" and "a-em", none for "tsvd". Two
-    passes over X check it; "3b" then makes one pass an iteration.
+    Memory: X as it is, about six arrays like W and ten like H, and for each thread some hundred rows; besides,
+    what the algorithm keeps: four arrays of the size of X for "3b" and "a-nmd", one for "naive" and "em", three
+    for "a-naive" and "a-em", none for "3b-factored" and "tsvd". Two passes over X check it; "3b-factored" and "3b"
+    then make one pass an iteration, of 6mn·rank flops at most.
 
     Examples
     --------
