@@ -267,7 +267,7 @@ def check_memory(X: Source, dtype: np.dtype[Any], algorithm: Algorithm[Any], ini
         who, others = f"algorithm={algorithm.name!r}", ALGORITHMS  # type: ignore[assignment]
     kind = "starts" if others is INITS else "algorithms"
     frugal = ", ".join(name for name, other in others.items() if other.dense_arrays == 0)
-    what = f"{who}, which keeps {arrays} arrays of the size of X ({m} × {n}, {dtype}),"
+    what = f"{who}, which keeps {arrays} array{'s' if arrays > 1 else ''} of the size of X ({m} × {n}, {dtype}),"
     memory.require(
         arrays * m * n * dtype.itemsize,
         what,
