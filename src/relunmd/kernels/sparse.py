@@ -3,18 +3,17 @@
 Nonzeros are (values, columns, starts): row i has values[starts[i]:starts[i+1]] at those columns.
 """
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.kernels._compile import SAMPLED, kernel
+from relunmd.kernels._compile import SAMPLED, helper, kernel
 
 __all__ = ["add_to", "compress", "gather", "scatter", "sparse_times", "sparse_transposed_times"]
 
 Array = NDArray[np.generic]
 
 
-@numba.njit(nogil=True)
+@helper
 def _first_from(first: int, columns: Array, start: int, stop: int) -> int:
     """The first place in sorted columns[start:stop] with a column from `first` on, by bisection."""
     while start < stop and first > 0:

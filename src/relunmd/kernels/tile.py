@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.kernels._compile import SAMPLED, kernel
+from relunmd.kernels._compile import SAMPLED, helper, kernel
 
 __all__ = [
     "add_difference",
@@ -176,14 +176,9 @@ def latent(Theta: Tile, X: Tile, scale: float, Z: Tile, Z_out: Tile, beta: float
             Z_out[i, j] = z + b * (z - Z[i, j])
 
 
-@kernel("wxnsa")
-def latent_residual(T: Tile, X: Tile, first: int, scale: float, squares: Tile) -> int:
-    """T ← P(Θ) − Θ in place, minus the derivative of ½L²; adds each row's (X − max(0, Θ))² and (P(Θ) − Θ)².
-
-    These are its shares of E² and of L²: `squares` has two columns. T has the columns of X from `first` on. Here 256
-    squares at a time are summed in the tile's float type, and their sums in float64: in float32, to convert each
-    would take half of the time. Returns how many entries of each eighth row are not zero.
-    """
+@helper
+def _residual(T: Tile, X: Tile, first: int, scale: float, squares: Tile, latent: bool) -> int:
+    """The residual of either objective: they differ only where Θ ≤ 0, where E has no slope."""
     zero = T.dtype.type(0)
     factor = T.dtype.type(scale)
     sampled = 0
@@ -199,7 +194,7 @@ def latent_residual(T: Tile, X: Tile, first: int, scale: float, squares: Tile) -
                 relu = max(t, zero)
                 d = x - t if x > zero else zero - relu  # And not −relu, which may be −0.
                 e = x - relu
-                theta[j] = d
+                theta[j] = d if latent or t > zero else zero
                 error += e * e
                 gap += d * d
             squares[i, 0] += np.float64(error)
@@ -212,33 +207,20 @@ def latent_residual(T: Tile, X: Tile, first: int, scale: float, squares: Tile) -
 
 
 @kernel("wxnsa")
+def latent_residual(T: Tile, X: Tile, first: int, scale: float, squares: Tile) -> int:
+    """T ← P(Θ) − Θ in place, minus the derivative of ½L²; adds each row's (X − max(0, Θ))² and (P(Θ) − Θ)².
+
+    These are its shares of E² and of L²: `squares` has two columns. T has the columns of X from `first` on. Here 256
+    squares at a time are summed in the tile's float type, and their sums in float64: in float32, to convert each
+    would take half of the time. Returns how many entries of each eighth row are not zero.
+    """
+    return _residual(T, X, first, scale, squares, True)
+
+
+@kernel("wxnsa")
 def error_residual(T: Tile, X: Tile, first: int, scale: float, squares: Tile) -> int:
     """T ← X − Θ where Θ > 0, else 0: minus the derivative of ½E²‖X‖². The rest as in `latent_residual`."""
-    zero = T.dtype.type(0)
-    factor = T.dtype.type(scale)
-    sampled = 0
-    for i in range(T.shape[0]):
-        for start in range(0, T.shape[1], 256):
-            theta = T[i, start : start + 256]
-            data = X[i, first + start : first + start + len(theta)]
-            error = zero
-            gap = zero
-            for j in range(len(theta)):
-                t = theta[j]
-                x = data[j] * factor
-                relu = max(t, zero)
-                d = x - t if x > zero else zero - relu
-                e = x - relu
-                theta[j] = e if t > zero else zero
-                error += e * e
-                gap += d * d
-            squares[i, 0] += np.float64(error)
-            squares[i, 1] += np.float64(gap)
-        if i % SAMPLED == 0:
-            row = T[i]
-            for j in range(len(row)):
-                sampled += row[j] != zero
-    return sampled
+    return _residual(T, X, first, scale, squares, False)
 
 
 @kernel("ww")
