@@ -36,6 +36,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.tsvd
 	$(BIN)/python -m benchmarks.readings
+	$(BIN)/python -m benchmarks.flagship
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

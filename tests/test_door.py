@@ -72,7 +72,7 @@ BAD_ARGUMENTS = {
     "rank text": ({"rank": "2"}, "Got '2'."),
     "unknown algorithm": (
         {"algorithm": "nmf"},
-        "algorithm must be one of auto, naive, a-naive, em, a-em, a-nmd, 3b, 3b-factored, tsvd",
+        "algorithm must be one of auto, naive, a-naive, em, a-em, a-nmd, 3b, 3b-factored, qn, tsvd",
     ),
     "algorithm class": ({"algorithm": relunmd.ANMD}, "or a settings object such as relunmd.ANMD(beta0=0.9)"),
     "unknown init": ({"init": "zeros"}, "init must be one of random, tsvd, nuclear, mean-corrected, shifted, auto"),
@@ -167,7 +167,7 @@ def test_dtype_that_cannot_hold_the_data():
     ("algorithm", "init", "sentence"),
     [
         ("3b", "tsvd", "algorithm='3b', which keeps 4 arrays of the size of X (12 × 9, float64), would take 3.46 kB"),
-        ("3b", "tsvd", "These algorithms keep no such array: 3b-factored, tsvd."),
+        ("3b", "tsvd", "These algorithms keep no such array: 3b-factored, qn, tsvd."),
         ("naive", "nuclear", "These starts keep no such array: random, tsvd, mean-corrected, shifted, auto."),
     ],
 )
@@ -296,7 +296,7 @@ def test_keeping_dense_arrays_for_a_sparse_matrix_is_said(monkeypatch, caplog, n
         record for record in caplog.records if "4 arrays of the size of X (12 × 9, float64), takes" in record.message
     ]
     assert [record.levelname for record in said] == ["INFO" if needed == 1 else "WARNING"]
-    assert "These algorithms keep no such array: 3b-factored, tsvd." in said[0].message
+    assert "These algorithms keep no such array: 3b-factored, qn, tsvd." in said[0].message
     caplog.clear()
     with caplog.at_level(logging.INFO, "relunmd"):
         relunmd.decompose(sparse.csr_array(GOOD), 2, "3b-factored", max_iter=1)

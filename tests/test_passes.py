@@ -42,27 +42,33 @@ def test_values_and_gradients(open_problem, kind, shape, dtype):
     Theta = W.astype(float) @ H
     gap, error = projection(X, Theta) - Theta, X - np.maximum(0, Theta)
     close = {"rtol": 1e-4, "atol": 2e-2} if dtype == np.float32 else {"rtol": 1e-9, "atol": 1e-9}
-    for objective, R in ((passes.LATENT, -gap), (passes.ERROR, np.where(Theta > 0, -error, 0))):
-        found = passes.gradient(problem, W, H, objective)
+    half = np.where((Theta <= 0) & (X > 0), X - 0.5 * Theta, gap)
+    half_slope = np.where((Theta <= 0) & (X > 0), 0.5 * half, half)
+    for leak, value, R in (
+        (passes.LATENT, gap, -gap),
+        (passes.ERROR, error, np.where(Theta > 0, -error, 0)),
+        (0.5, half, -half_slope),
+    ):
+        found = passes.gradient(problem, W, H, leak)
         assert found.error_squares == pytest.approx(np.sum(error**2), rel=1e-5 if dtype == np.float32 else 1e-12)
-        assert found.latent_squares == pytest.approx(np.sum(gap**2), rel=1e-5 if dtype == np.float32 else 1e-12)
+        assert found.objective_squares == pytest.approx(np.sum(value**2), rel=1e-5 if dtype == np.float32 else 1e-12)
         np.testing.assert_allclose(found.W, R @ H.T, **close)
         np.testing.assert_allclose(found.H, W.T @ R, **close)
         assert found.W.dtype == dtype
 
 
-@pytest.mark.parametrize("objective", [passes.LATENT, passes.ERROR])
-def test_gradients_are_those_of_the_values(open_problem, objective):
+@pytest.mark.parametrize("leak", [passes.LATENT, passes.ERROR, 0.3])
+def test_gradients_are_those_of_the_values(open_problem, leak):
     problem = open_problem(synthetic(40, 30, 3), 3)
     random = np.random.default_rng(0)
     W, H = random.standard_normal((40, 3)), random.standard_normal((3, 30))
     dW, dH = random.standard_normal(W.shape), random.standard_normal(H.shape)
 
     def value(step):
-        found = passes.gradient(problem, W + step * dW, H + step * dH, objective)
-        return (found.latent_squares if objective is passes.LATENT else found.error_squares) / 2
+        found = passes.gradient(problem, W + step * dW, H + step * dH, leak)
+        return found.objective_squares / 2
 
-    found = passes.gradient(problem, W, H, objective)
+    found = passes.gradient(problem, W, H, leak)
     slope = np.vdot(found.W, dW) + np.vdot(found.H, dH)
     assert (value(1e-6) - value(-1e-6)) / 2e-6 == pytest.approx(slope, rel=1e-4)
 

@@ -244,7 +244,7 @@ def test_an_algorithm_is_a_file_and_a_line(monkeypatch):
 def test_progress_shows_a_line_and_leaves_the_terminal_clean(capsys):
     relunmd.decompose(X, 3, progress=True, max_iter=5)
     shown = capsys.readouterr().out
-    assert "3b" in shown
+    assert "qn" in shown
     assert "5 iterations" in shown
     assert "error 0." in shown
 
@@ -262,3 +262,53 @@ def test_nothing_is_printed_by_itself(capsys):
 def test_passes_count_what_was_looked_at():
     d = relunmd.decompose(X, 3, "3b", init=(np.ones((60, 3)), np.ones((3, 50))), tol=0, max_iter=7)
     np.testing.assert_array_equal(d.history.passes, np.arange(8) + 1)
+
+
+def test_several_starts_are_raced_and_the_best_runs_on():
+    """Scripted by start: each draws its first entry from the random start it is given."""
+    told = []
+    many = relunmd.decompose(
+        np.eye(10), 3, n_starts=8, random_state=0, max_iter=600, target_error=1e-6, callback=told.append
+    )
+    firsts = [progress.error for progress in told if progress.iteration == 0]
+    assert len(firsts) == 8
+    assert len(set(firsts)) == 8
+    assert many.history.error[0] in firsts
+    assert many.n_iter == many.history.iteration[-1]
+    assert (np.diff(many.history.time) > 0).all()
+    assert (np.diff(many.history.passes) > 0).all()
+    legs = [progress.iteration for progress in told]
+    assert legs.count(25) == 8 or many.status is Status.TARGET
+    assert legs.count(75) <= 4  # The worse half was dropped.
+    again = relunmd.decompose(np.eye(10), 3, n_starts=8, random_state=0, max_iter=600, target_error=1e-6)
+    assert again.W.tobytes() == many.W.tobytes()
+    assert again.error == min(progress.error for progress in told)
+
+
+def test_a_race_ends_at_once_when_a_limit_is_reached():
+    told = []
+    d = relunmd.decompose(X, 2, n_starts=5, max_iter=None, tol=0, callback=lambda p: told.append(p) or len(told) == 40)
+    assert d.status is Status.CALLBACK
+    assert len(told) == 40
+    assert d.error == min(progress.error for progress in told)
+    assert relunmd.decompose(X, 2, n_starts=3, max_iter=10, tol=0).status is Status.MAX_ITER
+    assert relunmd.decompose(X, 2, n_starts=3, target_error=0.99).status is Status.TARGET
+
+
+def test_ctrl_c_in_a_race_keeps_the_best_of_all():
+    told = []
+
+    def interrupt(progress):
+        told.append(progress.error)
+        if len(told) == 60:
+            raise KeyboardInterrupt
+
+    d = relunmd.decompose(X, 2, n_starts=3, tol=0, callback=interrupt)
+    assert d.status is Status.INTERRUPTED
+    assert d.error == min(told)
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.5, True, "two", None])
+def test_bad_numbers_of_starts_are_refused(bad):
+    with pytest.raises(relunmd.InputError, match="n_starts must be an integer of at least 1"):
+        relunmd.decompose(X, 2, n_starts=bad)

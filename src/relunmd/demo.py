@@ -26,7 +26,7 @@ __all__ = ["Line", "compare", "draw_digits", "main"]
 
 Array = NDArray[Any]
 
-ALGORITHMS = ("tsvd", "naive", "a-em", "a-nmd", "3b", "3b-factored")
+ALGORITHMS = ("tsvd", "naive", "a-em", "a-nmd", "3b", "3b-factored", "qn")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from relunmd import kernels
 from relunmd.algorithms import Algorithm
 from relunmd.executor import ThreadExecutor
-from relunmd.init import INITS, Init
+from relunmd.init import INITS, Init, RandomInit
 from relunmd.linalg import canonical_factors
 from relunmd.result import Decomposition
 from relunmd.solve import Callback, Clock, solve
@@ -28,6 +28,7 @@ from relunmd.validation import (
     check_memory,
     check_random_state,
     check_rank,
+    check_starts,
     check_threads,
     make_problem,
     wide_type,
@@ -54,6 +55,7 @@ def decompose(
     random_state: Seed = None,
     dtype: DTypeLike | None = None,
     n_jobs: int | None = None,
+    n_starts: int = 1,
     callback: Callback | None = None,
     progress: bool = False,
 ) -> Decomposition:
@@ -82,8 +84,11 @@ def decompose(
     dtype : float32 or float64
         What to compute in; by default the dtype of X, and float64 for integers and booleans.
     n_jobs : number of threads; None or −1 for all cores
+    n_starts : how many starts to race
+        The first is `init`, the others are random. Each runs for 25 iterations, the better half for 50 more, and so
+        on until one is left. For small, hard problems: it takes that many times the memory of one run.
     callback : called after the start and every iteration with a `Progress`
-        Returning True stops the run.
+        Returning True stops the run. With `n_starts` it is told of every start's iterations.
     progress : show a line on the terminal
 
     Returns
@@ -94,10 +99,10 @@ def decompose(
 
     Notes
     -----
-    Memory: X as it is, about six arrays like W and ten like H, and for each thread some hundred rows; besides,
-    what the algorithm keeps: four arrays of the size of X for "3b" and "a-nmd", one for "naive" and "em", three
-    for "a-naive" and "a-em", none for "3b-factored" and "tsvd". Two passes over X check it; "3b-factored" and "3b"
-    then make one pass an iteration, of 6mn·rank flops at most.
+    Memory: X as it is, about 30 arrays like W and like H for "qn" (10 for "3b-factored"), and for each thread some
+    hundred rows; besides, what the algorithm keeps: four arrays of the size of X for "3b" and "a-nmd", one for "naive"
+    and "em", three for "a-naive" and "a-em", none for "qn", "3b-factored" and "tsvd". Two passes over X check it, five
+    make the default start; "qn", "3b-factored" and "3b" then make one pass an iteration, of 6mn·rank flops at most.
 
     Examples
     --------
@@ -117,11 +122,12 @@ def decompose(
     rank = check_rank(rank, shape)
     method = check_algorithm(algorithm)
     start = check_init(init, method, shape, rank)
+    starts = [start] + [RandomInit()] * (check_starts(n_starts) - 1)
     callbacks = check_callback(callback)
     limits = check_limits(target_error, tol, max_iter, max_time, endless=bool(callbacks))
     random = check_random_state(random_state)
     threads = check_threads(n_jobs)
-    check_memory(A, float_type, method, start)
+    check_memory(A, float_type, method, start, len(starts))
     for needed in {float_type, wide_type(A, float_type)}:
         kernels.warm_up(needed)
     clock = Clock()
@@ -134,7 +140,7 @@ def decompose(
             from relunmd.progress import ProgressLine  # rich is slow to import
 
             callbacks.append(stack.enter_context(ProgressLine(method.name, limits)))
-        outcome = solve(problem, method, start, random, limits, clock, callbacks)
+        outcome = solve(problem, method, starts, random, limits, clock, callbacks)
         W, H = canonical_factors(outcome.W, outcome.H, problem.matrix.scale)
         total = clock.seconds()
 

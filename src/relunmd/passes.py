@@ -5,7 +5,6 @@ in cache, and A is multiplied from both sides: Y = A·V, S = Aᵀ·Y. Costs: 6mn
 A is mostly zero, see `Strip`), memory O((m + n)r) and, for each thread, a strip of some hundred rows.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +25,7 @@ __all__ = [
     "RowFit",
     "fit_rows",
     "gradient",
+    "gradient_strip",
     "residual_strip",
     "sweep_of_x",
     "times",
@@ -33,59 +33,65 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
-Residual = Callable[[Array, Array, int, float, Array], int]
 
-LATENT: Residual = kernels.latent_residual
-"""The objective ½L², and below it ½E²‖X‖²: the kernels that turn a tile of Θ into minus its derivative."""
-ERROR: Residual = kernels.error_residual
+LATENT, ERROR = 1.0, 0.0
+"""The leaks of the two objectives ½L² and ½E²‖X‖².
+
+The objectives differ where Θ ≤ 0 < X only: L keeps pushing there, with (X − Θ)², and E does not. With a leak between
+them the entry counts (X − leak·Θ)²: less of a push, the smaller the leak.
+"""
 
 
-def residual_strip(x: Block, rows: slice, W: Array, H: Array, objective: Residual, squares: Array) -> Strip:
+def residual_strip(x: Block, rows: slice, W: Array, H: Array, leak: float, squares: Array) -> Strip:
     """Minus the derivative of an objective by Θ = WH in some of a block's rows; W has these rows.
 
-    Their shares of E² and L² are added to `squares`, which has these rows too.
+    Their shares of E² and of twice the objective are added to `squares`, which has these rows too.
     """
     strip = Strip(x, len(W))
     for tile in x.across(rows):
         T = np.matmul(W, H[:, tile.columns], out=strip.scratch(tile.n_columns))
-        sampled = objective(T, *tile.data, squares)
+        sampled = kernels.residual(T, *tile.data, leak, squares)
         strip.add(T, tile.columns, sampled)
     return strip
 
 
 @dataclass(frozen=True)
 class Gradient:
-    """An objective's gradient at WH, ∇_W (m×r) and ∇_H (r×n, in float64), and ‖X − max(0, WH)‖² and L² there."""
+    """An objective's gradient at WH, ∇_W (m×r) and ∇_H (r×n, in float64), ‖X − max(0, WH)‖² and twice its value."""
 
     W: Array
     H: Array
     error_squares: float
-    latent_squares: float
+    objective_squares: float
 
 
-def gradient(problem: Problem, W: Array, H: Array, objective: Residual) -> Gradient:
-    """Value and gradient of ½L² (`LATENT`) or ½‖X − max(0, WH)‖² (`ERROR`); one pass."""
-    out, sums = problem.run(
-        _gradient_block, {"W": W}, {"W": W.shape[1]}, H=H, Ht=np.ascontiguousarray(H.T), objective=objective
-    )
+def gradient(problem: Problem, W: Array, H: Array, leak: float) -> Gradient:
+    """Value and gradient of ½L² (`LATENT`), ½‖X − max(0, WH)‖² (`ERROR`) or what lies between them; one pass."""
+    out, sums = problem.run(_gradient_block, {"W": W}, {"W": W.shape[1]}, H=H, Ht=np.ascontiguousarray(H.T), leak=leak)
     return Gradient(out["W"], -sums["H"].T, *sums["squares"].tolist())
 
 
-def _gradient_block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, objective: Residual) -> Sums:
-    W, step = rows["W"], out["W"]
-    step[:] = 0
-    by_H, squares = x.sums(Ht.shape), np.zeros((len(W), 2))
+def _gradient_block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, leak: float) -> Sums:
+    W, by_H, squares = rows["W"], x.sums(Ht.shape), np.zeros((len(rows["W"]), 2))
     for at in x.strips:
-        for tile in x.across(at):
-            # A strip of one tile: nothing is kept beside it, so the next tile finds the same scratch in cache.
-            strip = Strip(x, tile.n_rows)
-            T = np.matmul(W[at], H[:, tile.columns], out=strip.scratch(tile.n_columns))
-            sampled = objective(T, *tile.data, squares[at])
-            piece = strip.add(T, tile.columns, sampled)
-            piece.add_times(Ht, step[at])
-            piece.add_transposed_times(W[at], by_H)
-    np.negative(step, out=step)
+        gradient_strip(x, at, W[at], H, Ht, leak, squares[at], out["W"][at], by_H)
     return {"H": by_H, "squares": squares.sum(axis=0)}
+
+
+def gradient_strip(
+    x: Block, rows: slice, W: Array, H: Array, Ht: Array, leak: float, squares: Array, by_W: Array, by_H: Array
+) -> None:
+    """Some rows' share of a gradient: ∇_W is written to `by_W`, −∇_Hᵀ (n×r) added to `by_H`, `squares` as above."""
+    by_W[:] = 0
+    for tile in x.across(rows):
+        # A strip of one tile: nothing is kept beside it, so the next tile finds the same scratch in cache.
+        strip = Strip(x, tile.n_rows)
+        T = np.matmul(W, H[:, tile.columns], out=strip.scratch(tile.n_columns))
+        sampled = kernels.residual(T, *tile.data, leak, squares)
+        piece = strip.add(T, tile.columns, sampled)
+        piece.add_times(Ht, by_W)
+        piece.add_transposed_times(W, by_H)
+    np.negative(by_W, out=by_W)
 
 
 def sweep_of_x(

@@ -6,7 +6,7 @@ back is always the best point that was evaluated, whatever ended the run.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +28,8 @@ log = logging.getLogger("relunmd")
 
 PATIENCE = 10
 """Over how many iterations `tol` is measured."""
+FIRST_LEG = 25
+"""How many iterations each of several starts is given before the worse half is dropped."""
 
 
 class Clock:
@@ -49,12 +51,15 @@ class Limits:
     max_iter: int | None = 1000
     max_time: float | None = None
 
-    def reached(self, best_errors: list[float], seconds: float) -> Status | None:
-        """The reason to stop after an iteration, given the best error up to each."""
+    def reached(self, best_errors: list[float], seconds: float, settled: int | None = None) -> Status | None:
+        """The reason to stop after an iteration, given the best error up to each.
+
+        `tol` is asked of the last `settled` iterations only, of all if that is None.
+        """
         error, iteration = best_errors[-1], len(best_errors) - 1
         if self.target_error is not None and error <= self.target_error:
             return Status.TARGET
-        if self.tol > 0 and iteration >= PATIENCE:
+        if self.tol > 0 and (iteration if settled is None else settled) >= PATIENCE:
             earlier = best_errors[-1 - PATIENCE]
             if earlier - error <= self.tol * earlier:
                 return Status.CONVERGED
@@ -123,56 +128,139 @@ class Outcome:
     init_time: float
 
 
+class _Course:
+    """The run from one start: its state, its history and the best point it came to."""
+
+    def __init__(self, state: State, init_time: float) -> None:
+        self.state = state
+        self.init_time = init_time
+        self.best = state.W, state.H, state.error
+        self.status: Status | None = None
+        self._rows: list[dict[str, float]] = []
+        self._best_errors: list[float] = []
+        self._settled = -1  # Iterations since the error has been what the algorithm lowers.
+
+    @property
+    def iteration(self) -> int:
+        return len(self._rows) - 1
+
+    @property
+    def history(self) -> History:
+        return History.from_rows(self._rows)
+
+    def note(self, limits: Limits, seconds: float, passes: int) -> None:
+        """Write down where the state is, and whether it is to go on."""
+        state = self.state
+        if state.error < self.best[2]:
+            self.best = state.W, state.H, state.error
+        row = {"iteration": len(self._rows), "time": seconds, "error": state.error, "passes": passes}
+        self._rows.append(row | state.columns())
+        self._best_errors.append(self.best[2])
+        self._settled = self._settled + 1 if state.settled else -1
+        self.status = limits.reached(self._best_errors, seconds, self._settled)
+        if self.status is None and state.done:
+            self.status = Status.CONVERGED
+
+
+class _Run:
+    """What all courses of a run have in common."""
+
+    def __init__(
+        self, problem: Problem, algorithm: Algorithm[Any], limits: Limits, clock: Clock, callbacks: list[Callback]
+    ) -> None:
+        self.courses: list[_Course] = []
+        self.stopped: Status | None = None
+        """Why the whole run is to end, and not one course alone."""
+        self._problem = problem
+        self._algorithm = algorithm
+        self._limits = limits
+        self._clock = clock
+        self._callbacks = callbacks
+
+    @property
+    def leader(self) -> _Course:
+        return min(self.courses, key=lambda course: course.best[2])
+
+    def begin(self, init: Init, random: np.random.Generator) -> _Course:
+        """Make a start and the first state from it."""
+        W, H = init.make(self._problem, random)
+        init_time = self._clock.seconds()
+        state = _finite(partial(self._algorithm.start, self._problem, W, H))
+        if state is None:
+            raise InputError(
+                f"The start must be finite and of moderate size in {self._problem.dtype}. Its error is not."
+            )
+        del W, H  # The state has them; to hold on to them would take their memory for the whole run.
+        course = _Course(state, init_time)
+        self.courses.append(course)
+        self._note(course)
+        return course
+
+    def advance(self, course: _Course, most: float) -> None:
+        """Up to `most` iterations; fewer if a limit is reached."""
+        last = course.iteration + most
+        while course.status is None and self.stopped is None and course.iteration < last:
+            following = _finite(partial(self._algorithm.step, self._problem, course.state))
+            if following is None:
+                log.warning("Iteration %d of %s was not finite", course.iteration + 1, self._algorithm.name)
+                course.status = Status.FAILED
+                return
+            course.state = following
+            self._note(course)
+
+    def _note(self, course: _Course) -> None:
+        seconds, passes = self._clock.seconds(), self._problem.executor.passes
+        course.note(self._limits, seconds, passes)
+        wishes = []
+        if self._callbacks:
+            progress = _progress(self._problem, course.state, course.iteration, seconds, passes)
+            with self._problem.executor.users_code():
+                wishes = [callback(progress) for callback in self._callbacks]  # All are told, any may end the run.
+        if course.status in (Status.TARGET, Status.MAX_TIME):
+            self.stopped = course.status
+        elif any(wishes) and course.status is None:
+            self.stopped = Status.CALLBACK
+
+
 def solve(
     problem: Problem,
     algorithm: Algorithm[Any],
-    init: Init,
+    inits: Sequence[Init],
     random: np.random.Generator,
     limits: Limits,
     clock: Clock,
     callbacks: list[Callback],
 ) -> Outcome:
-    """Make a start and run `algorithm` from it until a limit is reached."""
-    W, H = init.make(problem, random)
-    init_time = clock.seconds()
-    state = _finite(partial(algorithm.start, problem, W, H))
-    if state is None:
-        raise InputError(f"The start must be finite and of moderate size in {problem.dtype}. Its error is not.")
-    del W, H  # The state has them; to hold on to them would take their memory for the whole run.
-    best = state.W, state.H, state.error
-    rows: list[dict[str, float]] = []
-    best_errors: list[float] = []
-    status: Status | None = None
+    """Make the starts and run `algorithm` from them until a limit is reached.
+
+    Several starts are raced: after a leg of some iterations the worse half is dropped, and the next leg is twice as
+    long, until one is left, which runs on. The history is that of the start that the result comes from.
+    """
+    run = _Run(problem, algorithm, limits, clock, callbacks)
     try:
-        while True:
-            seconds, passes = clock.seconds(), problem.executor.passes
-            if state.error < best[2]:
-                best = state.W, state.H, state.error
-            rows.append(
-                {"iteration": len(rows), "time": seconds, "error": state.error, "passes": passes} | state.columns()
-            )
-            best_errors.append(best[2])
-            status = limits.reached(best_errors, seconds)
-            if status is None and state.done:
-                status = Status.CONVERGED
-            if callbacks:
-                progress = _progress(problem, state, len(rows) - 1, seconds, passes)
-                with problem.executor.users_code():
-                    wishes = [callback(progress) for callback in callbacks]  # All are told, any may end the run.
-                if any(wishes) and status is None:
-                    status = Status.CALLBACK
-            if status is not None:
+        for init in inits:
+            course = run.begin(init, random)
+            if len(inits) > 1:
+                run.advance(course, FIRST_LEG)
+            if run.stopped:
                 break
-            following = _finite(partial(algorithm.step, problem, state))
-            if following is None:
-                log.warning("Iteration %d of %s was not finite", len(rows), algorithm.name)
-                status = Status.FAILED
-                break
-            state = following
+        leg = FIRST_LEG
+        while len(run.courses) > 1 and not run.stopped:
+            run.courses.sort(key=lambda course: course.best[2])
+            del run.courses[(len(run.courses) + 1) // 2 :]
+            leg *= 2
+            if len(run.courses) > 1:
+                for course in run.courses:
+                    run.advance(course, leg)
+        run.advance(run.leader, np.inf)
+        status = run.stopped or run.leader.status or Status.MAX_ITER
     except KeyboardInterrupt:
-        log.warning("Interrupted after iteration %d; keeping the best so far", len(rows) - 1)
+        if not run.courses:
+            raise
+        log.warning("Interrupted after iteration %d; keeping the best so far", run.leader.iteration)
         status = Status.INTERRUPTED
-    return Outcome(*best, status, History.from_rows(rows), init_time)
+    winner = run.leader
+    return Outcome(*winner.best, status, winner.history, winner.init_time)
 
 
 def _finite(advance: Callable[[], State]) -> State | None:

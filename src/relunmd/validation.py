@@ -44,6 +44,7 @@ __all__ = [
     "check_memory",
     "check_random_state",
     "check_rank",
+    "check_starts",
     "check_threads",
     "make_problem",
     "wide_type",
@@ -255,13 +256,21 @@ def check_threads(n_jobs: Any) -> int:
     return usable_cores() if int(n_jobs) == -1 else int(n_jobs)
 
 
-def check_memory(X: Source, dtype: np.dtype[Any], algorithm: Algorithm[Any], init: Init) -> None:
+def check_starts(n_starts: Any) -> int:
+    """The number of starts as an integer of at least one."""
+    if isinstance(n_starts, bool) or not isinstance(n_starts, numbers.Integral) or int(n_starts) < 1:
+        raise InputError(f"n_starts must be an integer of at least 1. Got {n_starts!r}.")
+    return int(n_starts)
+
+
+def check_memory(X: Source, dtype: np.dtype[Any], algorithm: Algorithm[Any], init: Init, n_starts: int = 1) -> None:
     """Refuse what would not fit, before anything is allocated; where X takes less than they would, say so."""
     m, n = X.shape
-    arrays = max(algorithm.dense_arrays, init.dense_arrays)
+    kept = algorithm.dense_arrays * n_starts
+    arrays = max(kept, init.dense_arrays)
     if arrays == 0:
         return
-    if init.dense_arrays > algorithm.dense_arrays:
+    if init.dense_arrays > kept:
         who, others = f"init={init.name!r}", INITS
     else:
         who, others = f"algorithm={algorithm.name!r}", ALGORITHMS  # type: ignore[assignment]

@@ -254,4 +254,4 @@ class TestRegistry:
             name = "newest"
 
         monkeypatch.setitem(ALGORITHMS, "newest", Newest)
-        assert [c.label for c in contenders.added()] == ["3b-factored", "newest"]
+        assert [c.label for c in contenders.added()] == ["3b-factored", "qn", "newest"]

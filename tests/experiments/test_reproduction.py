@@ -106,7 +106,7 @@ class TestAll:
         sections = dict(re.findall(r"## ((?:Table|Figure) \w+).*?\n(.*?)(?=\n## |\Z)", text, re.DOTALL))
         for name, section in sections.items():
             assert name == "Table 1" or "my own" in section, name
-        assert "Added to the paper's algorithms: 3b-factored, my own" in text
+        assert "Added to the paper's algorithms: 3b-factored, qn, my own" in text
         claims = re.findall(r"^\| (\w+) \| .+ \| (confirmed|\*\*not confirmed\*\*) \|$", text, re.MULTILINE)
         assert {name for name, _ in claims} == set(NAMES)
         assert len(claims) == 18

@@ -114,13 +114,18 @@ def test_a_start_that_would_be_zero_is_replaced(algorithm, init):
 
 def test_auto_takes_the_tsvd_where_x_is_of_low_rank_itself():
     low = np.kron(np.eye(4), np.ones((10, 8)))
-    assert start("auto", low, 4).error < 1e-12
-    assert start("auto").error == pytest.approx(start("shifted").error, rel=1e-3)
+    assert start("auto", low, 4, algorithm="3b").error < 1e-12
+    assert start("auto", algorithm="3b").error == pytest.approx(start("shifted").error, rel=1e-3)
 
 
 def test_auto_takes_no_start_that_is_positive_nowhere():
     assert start("shifted", np.eye(100), 3).error > 0.999
-    assert start("auto", np.eye(100), 3).error < 0.99
+    assert start("auto", np.eye(100), 3, algorithm="3b").error < 0.99
+
+
+def test_the_flagship_comes_away_from_a_start_that_is_positive_nowhere():
+    assert start("auto", np.eye(100), 3).error > 0.999
+    assert relunmd.decompose(np.eye(100), 3, random_state=0).error < 0.9
 
 
 @pytest.mark.parametrize("bad", [lambda: relunmd.NuclearInit(steps=-1), lambda: relunmd.ShiftedInit(c=0)])

@@ -121,7 +121,7 @@ def test_not_a_number_is_seen_in_the_error():
 
 
 @given(tiles(1), st.integers(0, 5), st.booleans())
-def test_residuals_of_both_objectives(given_tiles, first, bytes_):
+def test_residuals_of_the_objectives(given_tiles, first, bytes_):
     """In place, with the sums of squares of each row, wherever in X's rows the tile begins, X floats or bytes."""
     X, (T,), scale = given_tiles
     dtype = T.dtype
@@ -132,17 +132,20 @@ def test_residuals_of_both_objectives(given_tiles, first, bytes_):
     wide.flags.writeable = False
     S = X.astype(dtype) * dtype.type(scale)
     error, gap = S - np.maximum(0, T), projection(S, T) - T
-    for kernel, wanted in (
-        (kernels.latent_residual, gap),
-        (kernels.error_residual, np.where(T > 0, error, 0)),
+    dead = (T <= 0) & (S > 0)
+    leaking = np.where(dead, S - dtype.type(0.25) * T, gap)
+    for leak, wanted, objective in (
+        (1.0, gap, gap),
+        (0.0, np.where(T > 0, error, 0), error),
+        (0.25, np.where(dead, dtype.type(0.25) * leaking, leaking), leaking),
     ):
         found, sums = T.copy(), np.ones((len(T), 2))
-        sampled = kernel(found, wide, first, scale, sums)
+        sampled = kernels.residual(found, wide, first, scale, leak, sums)
         close(found, wanted, dtype)
         assert not np.signbit(found[found == 0]).any()
         assert sampled == np.count_nonzero(found[:: kernels.SAMPLED])
         close(sums[:, 0] - 1, np.sum(error.astype(float) ** 2, axis=1), dtype)
-        close(sums[:, 1] - 1, np.sum(gap.astype(float) ** 2, axis=1), dtype)
+        close(sums[:, 1] - 1, np.sum(objective.astype(float) ** 2, axis=1), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -155,10 +158,25 @@ def test_residuals_of_long_rows(dtype):
     )
     X.flags.writeable = False
     found, sums = T.copy(), np.zeros((9, 2))
-    kernels.latent_residual(found, X, 0, 1.0, sums)
+    kernels.residual(found, X, 0, 1.0, 1.0, sums)
     close(found, projection(X, T) - T, dtype)
     np.testing.assert_allclose(sums[:, 1], np.sum(found.astype(float) ** 2, axis=1), rtol=1e-6)
     W, before = T[:, :5].copy(), T[:, 5:10].copy()
     out = np.empty_like(W)
     kernels.extrapolate_rows(W, before, out, 0.5)
     close(out, W + 0.5 * (W - before), dtype)
+
+
+@given(tiles(6))
+def test_products_of_rows(given_tiles):
+    _, (A, B, C, D, left, right), _ = given_tiles
+    dtype = left.dtype
+    close(kernels.dot(left, right), np.sum(left.astype(float) * right), dtype)
+    rough = [tile.astype(np.float32) for tile in (A, B, C, D)]
+    sums = np.ones((4, 2))
+    kernels.four_dots(*rough, left, right, sums)
+    close(sums - 1, [[np.sum(tile * side.astype(float)) for side in (left, right)] for tile in rough], dtype)
+    out = left.copy()
+    kernels.add_four(out, *rough, 0.5, -2.0, 0.0, 3.0)
+    A, B, _, D = (tile.astype(float) for tile in rough)
+    close(out, left + 0.5 * A - 2 * B + 3 * D, dtype)

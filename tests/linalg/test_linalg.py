@@ -14,6 +14,7 @@ from relunmd.linalg import (
     sweep_rows,
     truncated_svd,
 )
+from relunmd.linalg.two_loop import Products, two_loop
 from relunmd.passes import sweep_of_x
 from tests.conftest import synthetic
 
@@ -132,3 +133,25 @@ def test_canonical_factors(dtype, scale):
     np.testing.assert_allclose(strengths, np.linalg.norm(right, axis=1), rtol=1e-5)
     assert np.all(np.diff(strengths) <= 0)
     assert np.all(right[np.arange(4), np.abs(right).argmax(axis=1)] > 0)
+
+
+@pytest.mark.parametrize("pairs", [0, 1, 4])
+def test_two_loops_on_products_are_bfgs(pairs):
+    """The inverse Hessian that BFGS builds from γM by its update formula, pair by pair, times −g."""
+    random = np.random.default_rng(pairs)
+    n = 12
+    root = random.standard_normal((n, n))
+    M, hessian = root @ root.T + np.eye(n), np.diag(random.random(n) + 0.5)
+    S = random.standard_normal((pairs, n))
+    Y = S @ hessian + 0.01 * random.standard_normal((pairs, n))
+    g = random.standard_normal(n)
+    inverse = (S[-1] @ Y[-1] / (Y[-1] @ M @ Y[-1]) if pairs else 0.5) * M
+    for s, y in zip(S, Y, strict=True):
+        rho = 1 / (s @ y)
+        left = np.eye(n) - rho * np.outer(s, y)
+        inverse = left @ inverse @ left.T + rho * np.outer(s, s)
+    s_y = np.triu(S @ Y.T)  # What is below is never looked at.
+    found = two_loop(Products(S @ g, s_y, Y @ M @ Y.T, Y @ M @ g, g @ M @ g))
+    d = found.steps @ S + M @ (found.changes @ Y + found.gradient * g)
+    np.testing.assert_allclose(d, -inverse @ g, atol=1e-9)
+    assert found.slope == pytest.approx(g @ d)

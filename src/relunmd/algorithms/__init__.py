@@ -13,6 +13,7 @@ from relunmd.algorithms.aggressive import ANMD
 from relunmd.algorithms.base import Algorithm, State
 from relunmd.algorithms.em import AEM, EM
 from relunmd.algorithms.naive import ANaive, Naive
+from relunmd.algorithms.quasi_newton import QuasiNewton
 from relunmd.algorithms.three_block import ThreeBlock
 from relunmd.algorithms.three_block_factored import ThreeBlockFactored
 from relunmd.algorithms.tsvd import TSVD
@@ -27,16 +28,18 @@ __all__ = [
     "ANaive",
     "Algorithm",
     "Naive",
+    "QuasiNewton",
     "State",
     "ThreeBlock",
     "ThreeBlockFactored",
 ]
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
-    algorithm.name: algorithm for algorithm in (Naive, ANaive, EM, AEM, ANMD, ThreeBlock, ThreeBlockFactored, TSVD)
+    algorithm.name: algorithm
+    for algorithm in (Naive, ANaive, EM, AEM, ANMD, ThreeBlock, ThreeBlockFactored, QuasiNewton, TSVD)
 }
 
-AUTO = ThreeBlockFactored.name
+AUTO = QuasiNewton.name
 """What algorithm="auto" means."""
 
 

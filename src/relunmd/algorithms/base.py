@@ -8,7 +8,7 @@ and back, and stepping on afterwards gives the same bits: checkpoints rest on th
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -24,7 +24,9 @@ __all__ = [
     "State",
     "at_least_one",
     "at_least_zero",
+    "balanced",
     "in_unit_interval",
+    "many_field",
     "scratch_field",
     "spare_or_new",
 ]
@@ -35,6 +37,11 @@ Array = NDArray[Any]
 def scratch_field() -> Any:
     """A field for memory that may be written over: it is not part of what a state stands for."""
     return field(default=None, metadata={"scratch": True}, repr=False, compare=False)
+
+
+def many_field() -> Any:
+    """A field for a tuple of arrays, of any length: each goes by the field's name and its number."""
+    return field(default=(), metadata={"many": True})
 
 
 def spare_or_new(spare: Array | None, like: Array) -> Array:
@@ -55,6 +62,11 @@ class State:
     error: float
 
     @property
+    def settled(self) -> bool:
+        """Whether the error is what is being lowered now, so that `tol` may be asked of it."""
+        return True
+
+    @property
     def done(self) -> bool:
         """Whether a further step would change nothing."""
         return False
@@ -65,20 +77,38 @@ class State:
 
     def to_arrays(self) -> dict[str, Array]:
         """The state as named arrays (copies), from which `from_arrays` makes it again."""
-        return {
-            part.name: np.array(getattr(self, part.name)) for part in fields(self) if not part.metadata.get("scratch")
-        }
+        named: dict[str, Array] = {}
+        for part in self._parts():
+            value = getattr(self, part.name)
+            if part.metadata.get("many"):
+                named |= {f"{part.name}.{number}": np.array(array) for number, array in enumerate(value)}
+            else:
+                named[part.name] = np.array(value)
+        return named
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
         """The state that `to_arrays` flattened."""
-        wanted = {part.name for part in fields(cls) if not part.metadata.get("scratch")}
+        many = {part.name for part in cls._parts() if part.metadata.get("many")}
+        wanted = {part.name for part in cls._parts()} - many
+        numbered = {name: sum(key.startswith(f"{name}.") for key in arrays) for name in many}
+        wanted |= {f"{name}.{number}" for name, count in numbered.items() for number in range(count)}
         if wanted != set(arrays):
             raise InputError(f"A {cls.__name__} is made of {sorted(wanted)}. Got {sorted(arrays)}.")
         parts: dict[str, Any] = {
-            name: array.item() if np.ndim(array) == 0 else np.array(array) for name, array in arrays.items()
+            name: tuple(np.array(arrays[f"{name}.{number}"]) for number in range(count))
+            for name, count in numbered.items()
+        }
+        parts |= {
+            name: array.item() if np.ndim(array) == 0 else np.array(array)
+            for name, array in arrays.items()
+            if name in wanted and "." not in name
         }
         return cls(**parts)
+
+    @classmethod
+    def _parts(cls) -> list[Field[Any]]:
+        return [part for part in fields(cls) if not part.metadata.get("scratch")]
 
 
 S = TypeVar("S", bound=State)
@@ -102,6 +132,19 @@ class Algorithm(ABC, Generic[S]):
     @abstractmethod
     def step(self, problem: Problem, state: S) -> S:
         """The state one iteration on. `state` is not to be used again."""
+
+
+def balanced(W: Array, H: Array) -> tuple[Array, Array]:
+    """The same WH with ‖W‖ = ‖H‖.
+
+    A ridge sees how it is shared between them: equally, or the units of X would matter. Without one it keeps Gram
+    matrices in the range of the float type.
+    """
+    of_W, of_H = (float(np.sum(np.square(factor, dtype=np.float64))) for factor in (W, H))
+    if of_W == 0 or of_H == 0:
+        return W, H
+    share = W.dtype.type((of_H / of_W) ** 0.25)
+    return W * share, H / share
 
 
 def in_unit_interval(settings: Algorithm[Any], *names: str) -> None:

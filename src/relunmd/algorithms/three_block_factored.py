@@ -23,7 +23,7 @@ from typing import ClassVar
 import numpy as np
 
 from relunmd import kernels
-from relunmd.algorithms.base import Algorithm, Array, State, at_least_zero, in_unit_interval
+from relunmd.algorithms.base import Algorithm, Array, State, at_least_zero, balanced, in_unit_interval
 from relunmd.executor import Rows, Sums
 from relunmd.linalg import gram_solve, gram_solve_right, right_inverse
 from relunmd.matrix import Block
@@ -88,10 +88,8 @@ class ThreeBlockFactored(Algorithm[ThreeBlockFactoredState]):
         at_least_zero(self, "ridge")
 
     def start(self, problem: Problem, W: Array, H: Array) -> ThreeBlockFactoredState:
-        if self.ridge > 0 and W.any() and H.any():
-            # The ridge sees how WH is shared between W and H: equally, or the units of X would matter.
-            share = W.dtype.type(np.sqrt(np.linalg.norm(H) / np.linalg.norm(W)))
-            W, H = W * share, H / share
+        if self.ridge > 0:
+            W, H = balanced(W, H)
         begin = ThreeBlockFactoredState(
             W, H, np.inf, W, H, W, H, objective=np.inf, latent=np.inf, beta=float(self.beta), restarted=True
         )

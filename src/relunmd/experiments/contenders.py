@@ -106,7 +106,7 @@ def register(label: str, **settings: Any) -> Callable[[Callable[..., Iterator[tu
     ...         W = by * W
     ...         yield W, H
     >>> [contender.label for contender in experiments.added()]
-    ['3b-factored', 'shrinks']
+    ['3b-factored', 'qn', 'shrinks']
     >>> experiments.unregister("shrinks")
     """
     if not isinstance(label, str) or not label.strip():

@@ -22,6 +22,9 @@ __all__ = ["MeanCorrectedInit", "ShiftedInit", "TSVDInit"]
 
 log = logging.getLogger("relunmd")
 
+_ENOUGH = 0.1
+"""How exact the TSVDs of changed X are: 4 passes do. To 1e-6 they took up to 16, and no run from them went better."""
+
 
 @dataclass(frozen=True)
 class TSVDInit(Init):
@@ -39,7 +42,7 @@ class TSVDInit(Init):
 class MeanCorrectedInit(Init):
     """TSVD_r of 2(X − row_mean·col_meanᵀ/mean), times the best multiple.
 
-    Since X = ½(Θ + |Θ|) and |Θ| is nearly a product of means, this is nearly TSVD_r(Θ).
+    Since X = ½(Θ + |Θ|) and |Θ| is nearly a product of means, this is nearly TSVD_r(Θ). 6 passes.
     """
 
     name: ClassVar[str] = "mean-corrected"
@@ -51,7 +54,7 @@ class MeanCorrectedInit(Init):
         left = rows["total"] / n
         right = sums["total"][:, None] / problem.facts.total * n
         found = truncated_svd(
-            lambda V: sweep_of_x(problem, V, left=left, right=right), problem.shape, problem.rank, random, tol=1e-6
+            lambda V: sweep_of_x(problem, V, left=left, right=right), problem.shape, problem.rank, random, _ENOUGH
         )
         if np.linalg.norm(found.H) <= np.sqrt(np.finfo(problem.dtype).eps * problem.facts.squares):
             log.info("X is the product of its means: init='mean-corrected' takes the start 'tsvd'")
@@ -72,14 +75,18 @@ def _means_block(x: Block, rows: Rows, out: Rows) -> Sums:
 
 @dataclass(frozen=True)
 class ShiftedInit(Init):
-    """TSVD_r of X with every zero replaced by −c times the mean positive entry.
+    """TSVD_r of X with every zero replaced by −c times the mean positive entry. 4 passes; what "qn" starts from.
+
+    Measured end to end with "qn" against random, tsvd, mean-corrected, c = ¼ and ½, TSVDs exact and rough, on digits,
+    MNIST, CBCL's basis, synthetic and planted matrices and term counts: with c = 1 it was ahead or within 2 % after
+    30, 60 and 100 passes, those of the start included. The figures are in docs/flagship.md.
 
     Parameters
     ----------
     c : how far below zero the zeros are put, in mean positive entries
     """
 
-    c: float = 0.5
+    c: float = 1.0
     name: ClassVar[str] = "shifted"
     summary: ClassVar[str] = "TSVD of X with its zeros lowered; best where X is very sparse"
 
@@ -96,6 +103,6 @@ class ShiftedInit(Init):
             problem.shape,
             problem.rank,
             random,
-            tol=1e-6,
+            _ENOUGH,
         )
         return found.W, found.H

@@ -8,6 +8,7 @@ float type (and two where it is given what the user has as it is):
  x    the same, or such an array of bytes (images), which is converted entry by entry
  w    an array of two dimensions that is written, or is our own
  a    the same in float64, whatever the float type: sums
+ f    the same in float32, whatever the float type: what need not be exact
  b    the same as integers: the bits of an array of the float type
  v u  one dimension: values that are only read, and such that are written
  i    one dimension, only read: the user's column numbers, int32 or int64
@@ -77,6 +78,7 @@ def warm_up(dtype: np.dtype[Any]) -> None:
         "r": types.Array(element, 2, "C", readonly=True),
         "w": types.Array(element, 2, "C"),
         "a": types.Array(types.float64, 2, "C"),
+        "f": types.Array(types.float32, 2, "C"),
         "b": types.Array(types.Integer.from_bitwidth(element.bitwidth, signed=True), 2, "C"),
         "v": types.Array(element, 1, "C", readonly=True),
         "u": types.Array(element, 1, "C"),

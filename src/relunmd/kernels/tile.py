@@ -11,21 +11,23 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.kernels._compile import SAMPLED, helper, kernel
+from relunmd.kernels._compile import SAMPLED, kernel
 
 __all__ = [
     "add_difference",
+    "add_four",
     "cross_products",
     "descend",
+    "dot",
     "entry_moments",
-    "error_residual",
     "expect",
     "extrapolate",
     "extrapolate_rows",
+    "four_dots",
     "latent",
-    "latent_residual",
     "project",
     "raise_positive",
+    "residual",
     "scan",
     "squared_difference",
     "squared_error",
@@ -176,11 +178,19 @@ def latent(Theta: Tile, X: Tile, scale: float, Z: Tile, Z_out: Tile, beta: float
             Z_out[i, j] = z + b * (z - Z[i, j])
 
 
-@helper
-def _residual(T: Tile, X: Tile, first: int, scale: float, squares: Tile, latent: bool) -> int:
-    """The residual of either objective: they differ only where Θ ≤ 0, where E has no slope."""
+@kernel("wxnssa")
+def residual(T: Tile, X: Tile, first: int, scale: float, leak: float, squares: Tile) -> int:
+    """T ← minus the derivative of ½F² by Θ, in place; adds each row's (X − max(0, Θ))² and share of F² to `squares`.
+
+    F² = Σ (X − Θ)² where Θ > 0 or X = 0 < Θ, and (X − leak·Θ)² where Θ ≤ 0 < X: L² for a leak of 1, E²‖X‖² for 0.
+    `squares` has two columns; T has the columns of X from `first` on. Here 256 squares at a time are summed in the
+    tile's float type, and their sums in float64: in float32, to convert each would take half of the time. Returns how
+    many entries of each eighth row are not zero.
+    """
     zero = T.dtype.type(0)
+    one = T.dtype.type(1)
     factor = T.dtype.type(scale)
+    below = T.dtype.type(leak)
     sampled = 0
     for i in range(T.shape[0]):
         for start in range(0, T.shape[1], 256):
@@ -192,9 +202,10 @@ def _residual(T: Tile, X: Tile, first: int, scale: float, squares: Tile, latent:
                 t = theta[j]
                 x = data[j] * factor
                 relu = max(t, zero)
-                d = x - t if x > zero else zero - relu  # And not −relu, which may be −0.
+                slope = one if t > zero else below
                 e = x - relu
-                theta[j] = d if latent or t > zero else zero
+                d = x - slope * t if x > zero else zero - relu  # And not −relu, which may be −0.
+                theta[j] = slope * d if x > zero else d
                 error += e * e
                 gap += d * d
             squares[i, 0] += np.float64(error)
@@ -206,21 +217,56 @@ def _residual(T: Tile, X: Tile, first: int, scale: float, squares: Tile, latent:
     return sampled
 
 
-@kernel("wxnsa")
-def latent_residual(T: Tile, X: Tile, first: int, scale: float, squares: Tile) -> int:
-    """T ← P(Θ) − Θ in place, minus the derivative of ½L²; adds each row's (X − max(0, Θ))² and (P(Θ) − Θ)².
+@kernel("ww")
+def dot(A: Tile, B: Tile) -> float:
+    """Σ A∘B: each row in the float type, the rows in float64."""
+    total = 0.0
+    for i in range(A.shape[0]):
+        row = A.dtype.type(0)
+        for j in range(A.shape[1]):
+            row += A[i, j] * B[i, j]
+        total += np.float64(row)
+    return total
 
-    These are its shares of E² and of L²: `squares` has two columns. T has the columns of X from `first` on. Here 256
-    squares at a time are summed in the tile's float type, and their sums in float64: in float32, to convert each
-    would take half of the time. Returns how many entries of each eighth row are not zero.
+
+@kernel("ffffwwa")
+def four_dots(A: Tile, B: Tile, C: Tile, D: Tile, left: Tile, right: Tile, sums: Tile) -> None:
+    """Add Σ A∘left and Σ A∘right to the first row of `sums` (4×2), those of B, C and D to the others.
+
+    A, …, D are in float32. Four at a time: one call for each would leave the threads waiting for each other's.
     """
-    return _residual(T, X, first, scale, squares, True)
+    zero = left.dtype.type(0)
+    for i in range(left.shape[0]):
+        a = b = c = d = e = f = g = h = zero
+        for j in range(left.shape[1]):
+            x = left[i, j]
+            y = right[i, j]
+            a += A[i, j] * x
+            b += B[i, j] * x
+            c += C[i, j] * x
+            d += D[i, j] * x
+            e += A[i, j] * y
+            f += B[i, j] * y
+            g += C[i, j] * y
+            h += D[i, j] * y
+        sums[0, 0] += np.float64(a)
+        sums[1, 0] += np.float64(b)
+        sums[2, 0] += np.float64(c)
+        sums[3, 0] += np.float64(d)
+        sums[0, 1] += np.float64(e)
+        sums[1, 1] += np.float64(f)
+        sums[2, 1] += np.float64(g)
+        sums[3, 1] += np.float64(h)
 
 
-@kernel("wxnsa")
-def error_residual(T: Tile, X: Tile, first: int, scale: float, squares: Tile) -> int:
-    """T ← X − Θ where Θ > 0, else 0: minus the derivative of ½E²‖X‖². The rest as in `latent_residual`."""
-    return _residual(T, X, first, scale, squares, False)
+@kernel("wffffssss")
+def add_four(out: Tile, A: Tile, B: Tile, C: Tile, D: Tile, a: float, b: float, c: float, d: float) -> None:
+    """out += a·A + b·B + c·C + d·D; these in float32."""
+    kind = out.dtype.type
+    of_A, of_B, of_C, of_D = kind(a), kind(b), kind(c), kind(d)
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] += of_A * A[i, j] + of_B * B[i, j] + of_C * C[i, j] + of_D * D[i, j]
 
 
 @kernel("ww")
