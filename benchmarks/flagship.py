@@ -208,7 +208,7 @@ def text_table(quick):
     print("6. Term counts as CSR, r = 32: error after so many seconds, qn / 3b-factored")
     rows = []
     for name in ("kos", "classic", "20newsgroups"):
-        X = loaded(name, lambda name=name: datasets.load(name, download=False))
+        X = loaded(name, lambda name=name: datasets.load(name))
         if X is None:
             continue
         ours, theirs = (run(X, RANK, algorithm, max_time=marks[-1]) for algorithm in ("qn", "3b-factored"))

@@ -75,7 +75,7 @@ def _section(setup: Setup, results: Results) -> Section:
 def _picture(
     setup: Setup, on_basis: dict[str, dict[int, float]], on_faces: dict[str, dict[int, float]], original: float
 ) -> Picture:
-    made, (left, right) = pictures.figure(10.5, 4.4, panels=2)
+    made, (left, right) = pictures.figure(12.3, 4.4, panels=2)
     for label, style in pictures.styles(list(on_basis)).items():
         for ax, found in ((left, on_basis), (right, on_faces)):
             ax.plot(list(found[label]), list(found[label].values()), linewidth=1.9, markersize=7, **style)
@@ -88,7 +88,7 @@ def _picture(
         ax.set_ylabel(f"relative {what}")
         pictures.plain_log_ticks(ax)
     right.set_ylim(bottom=0.93 * original)
-    left.legend(**pictures.LEGEND)
+    made.legend(*left.get_legend_handles_labels(), loc="outside right upper", **pictures.LEGEND)
     pictures.save(made, setup.output / "fig3.png")
     return Picture("fig3.png", f"Errors on the NMF basis and on the faces by rank: {', '.join(on_basis)}.")
 
