@@ -85,7 +85,7 @@ def decompose(
         What to compute in; by default the dtype of X, and float64 for integers and booleans.
     n_jobs : number of threads; None or −1 for all cores
     n_starts : how many starts to race
-        The first is `init`, the others are random. Each runs for 25 iterations, the better half for 50 more, and so
+        The first is `init`, the others are random. Each runs for 100 iterations, the better half for 200 more, and so
         on until one is left. For small, hard problems: it takes that many times the memory of one run.
     callback : called after the start and every iteration with a `Progress`
         Returning True stops the run. With `n_starts` it is told of every start's iterations.

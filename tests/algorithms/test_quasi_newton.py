@@ -116,7 +116,7 @@ def test_agrees_with_numpy(open_problem, kind, ridge):
     W, H = random.standard_normal((300, 4)), random.standard_normal((4, 120))
     W /= np.linalg.norm(W)
     H /= np.linalg.norm(H)  # Alike, as the ridge wants them.
-    algorithm = QuasiNewton(memory=5, ridge=ridge)
+    algorithm = QuasiNewton(memory=5, ridge=ridge, warm_up=0)
     state = algorithm.start(problem, W, H)
     oracle = Oracle(S, W, H, 5, ridge * np.linalg.norm(S))
     leaks, refused = set(), 0
@@ -168,13 +168,13 @@ def test_rounds_go_on_where_tol_does_not_stop():
 def test_no_more_pairs_than_asked_for():
     d = relunmd.decompose(noisy(), 4, QuasiNewton(memory=3), random_state=0, max_iter=40)
     assert d.history.pairs.max() == 3
-    assert d.settings == {"memory": 3, "ridge": 0.0}
+    assert d.settings == {"memory": 3, "ridge": 0.0, "warm_up": 5}
 
 
 def some_state(open_problem, steps=12):
     problem = open_problem(noisy(), 4)
     random = np.random.default_rng(0)
-    algorithm = QuasiNewton()
+    algorithm = QuasiNewton(warm_up=0)
     state = algorithm.start(problem, random.standard_normal((300, 4)), random.standard_normal((4, 120)))
     for _ in range(steps):
         state = algorithm.step(problem, state)
@@ -253,10 +253,22 @@ def test_float32_ends_where_float64_does():
     assert errors[1] == pytest.approx(errors[0], abs=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{"memory": 0}, {"memory": 2.5}, {"memory": True}, {"ridge": -1}, {"ridge": "a"}])
+@pytest.mark.parametrize(
+    "settings", [{"memory": 0}, {"memory": 2.5}, {"memory": True}, {"ridge": -1}, {"ridge": "a"}, {"warm_up": -1}]
+)
 def test_bad_settings_are_refused(settings):
     with pytest.raises(relunmd.InputError, match="must be"):
         QuasiNewton(**settings)
+
+
+def test_the_first_steps_are_those_of_3b():
+    X = noisy()
+    first = relunmd.decompose(X, 4, "3b-factored", "shifted", random_state=0, tol=0, max_iter=5)
+    d = relunmd.decompose(X, 4, QuasiNewton(warm_up=5), random_state=0, tol=0, max_iter=20)
+    np.testing.assert_allclose(d.history.error[:6], first.history.error, rtol=1e-9)
+    assert (d.history.pairs[:7] == 0).all()
+    assert d.history.pairs[-1] > 5
+    assert (np.diff(d.history.passes) == 1).all()
 
 
 @needs_data

@@ -29,6 +29,7 @@ __all__ = [
     "many_field",
     "scratch_field",
     "spare_or_new",
+    "state_field",
 ]
 
 Array = NDArray[Any]
@@ -42,6 +43,11 @@ def scratch_field() -> Any:
 def many_field() -> Any:
     """A field for a tuple of arrays, of any length: each goes by the field's name and its number."""
     return field(default=(), metadata={"many": True})
+
+
+def state_field(kind: type["State"]) -> Any:
+    """A field for another algorithm's state, or None: its parts go by the field's name and their own."""
+    return field(default=None, metadata={"state": kind})
 
 
 def spare_or_new(spare: Array | None, like: Array) -> Array:
@@ -82,6 +88,8 @@ class State:
             value = getattr(self, part.name)
             if part.metadata.get("many"):
                 named |= {f"{part.name}.{number}": np.array(array) for number, array in enumerate(value)}
+            elif part.metadata.get("state"):
+                named |= {} if value is None else {f"{part.name}.{key}": x for key, x in value.to_arrays().items()}
             else:
                 named[part.name] = np.array(value)
         return named
@@ -90,7 +98,13 @@ class State:
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
         """The state that `to_arrays` flattened."""
         many = {part.name for part in cls._parts() if part.metadata.get("many")}
-        wanted = {part.name for part in cls._parts()} - many
+        states = {part.name: part.metadata["state"] for part in cls._parts() if part.metadata.get("state")}
+        inner = {
+            name: {key.removeprefix(f"{name}."): x for key, x in arrays.items() if key.startswith(f"{name}.")}
+            for name in states
+        }
+        arrays = {key: x for key, x in arrays.items() if not any(key.startswith(f"{name}.") for name in states)}
+        wanted = {part.name for part in cls._parts()} - many - set(states)
         numbered = {name: sum(key.startswith(f"{name}.") for key in arrays) for name in many}
         wanted |= {f"{name}.{number}" for name, count in numbered.items() for number in range(count)}
         if wanted != set(arrays):
@@ -104,6 +118,7 @@ class State:
             for name, array in arrays.items()
             if name in wanted and "." not in name
         }
+        parts |= {name: kind.from_arrays(inner[name]) if inner[name] else None for name, kind in states.items()}
         return cls(**parts)
 
     @classmethod

@@ -10,6 +10,8 @@ Written as a paper would have it in docs/flagship.md; in short:
 - Step 1, else shorter by interpolation. Each trial is a pass and a state; the pass brings the value, the gradient and
   the inner products from which the driver makes the coefficients of the next step (`linalg/two_loop.py`). Blocks form
   their rows of it, so nothing of length m is needed at one place.
+- The first five steps are those of "3b-factored": BFGS knows no curvature yet, and on term counts, where a run may make
+  no more than a dozen passes, it fell behind.
 - Once E falls no more there is time left only if `tol` is 0: a new round then begins from the best point with a leak
   of 0.3 and less patience. On small sparse data (the basis of CBCL) the best error falls with nearly every round.
 """
@@ -31,7 +33,9 @@ from relunmd.algorithms.base import (
     balanced,
     many_field,
     scratch_field,
+    state_field,
 )
+from relunmd.algorithms.three_block_factored import ThreeBlockFactored, ThreeBlockFactoredState
 from relunmd.executor import Rows, Sums
 from relunmd.linalg import gram_solve
 from relunmd.linalg.two_loop import Direction, Products, two_loop
@@ -67,7 +71,7 @@ class QuasiNewtonState(State):
     """(HHᵀ + εI)⁻¹ of some steps ago, and its counterpart for H."""
     metric_H: Array
     age: int
-    """Steps since the metric was made."""
+    """Steps since the metric was made, or since the start while 3B goes first."""
     s_g: Array
     """Inner products of the pairs and the gradient, as `Products` has them."""
     s_y: Array
@@ -92,6 +96,8 @@ class QuasiNewtonState(State):
     y_W: tuple[Array, ...] = many_field()
     s_H: tuple[Array, ...] = many_field()
     y_H: tuple[Array, ...] = many_field()
+    warm: ThreeBlockFactoredState | None = state_field(ThreeBlockFactoredState)
+    """Where 3B is, as long as it goes first."""
     spare: tuple[Array, ...] | None = scratch_field()
 
     @property
@@ -123,6 +129,7 @@ class QuasiNewton(Algorithm[QuasiNewtonState]):
     memory : how many pairs of steps and changes of the gradient are remembered
     ridge : λ/‖X‖ ≥ 0 of a term ½λ(‖W‖² + ‖H‖²) beside the objective, which keeps W and H from drifting far; 1e-4 is
         felt, 1e-2 is strong
+    warm_up : how many steps of "3b-factored" come first: the first steps of BFGS know no curvature yet
 
     Examples
     --------
@@ -135,6 +142,7 @@ class QuasiNewton(Algorithm[QuasiNewtonState]):
 
     memory: int = 10
     ridge: float = 0.0
+    warm_up: int = 5
     name: ClassVar[str] = "qn"
     summary: ClassVar[str] = "the flagship: quasi-Newton on the error itself; any kind of X, nothing of its size kept"
     state_type: ClassVar[type[State]] = QuasiNewtonState
@@ -143,11 +151,31 @@ class QuasiNewton(Algorithm[QuasiNewtonState]):
     def __post_init__(self) -> None:
         at_least_one(self, "memory")
         at_least_zero(self, "ridge")
+        if self.warm_up != 0:
+            at_least_one(self, "warm_up")
 
     def start(self, problem: Problem, W: Array, H: Array) -> QuasiNewtonState:
+        if self.warm_up == 0:
+            return self.step(problem, self._beginning(problem, W, H))
+        warm = self._first.start(problem, *balanced(W, H))
+        return replace(self._beginning(problem, warm.W, warm.H), error=warm.error, warm=warm)
+
+    @property
+    def _first(self) -> ThreeBlockFactored:
+        return ThreeBlockFactored(ridge=self.ridge)
+
+    def _warmed_up(self, problem: Problem, state: QuasiNewtonState, warm: ThreeBlockFactoredState) -> QuasiNewtonState:
+        """A step of 3B; after the last, a look at the point it came to."""
+        if state.age < int(self.warm_up):
+            warm = self._first.step(problem, warm)
+            return replace(state, W=warm.W, H=warm.H, error=warm.error, age=state.age + 1, warm=warm)
+        return self.step(problem, self._beginning(problem, warm.W_plain, warm.H_plain))
+
+    def _beginning(self, problem: Problem, W: Array, H: Array) -> QuasiNewtonState:
+        """The state before anything is known of the point."""
         W, H = balanced(W, H)
         nothing = Products(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0), np.inf)
-        begin = QuasiNewtonState(
+        return QuasiNewtonState(
             W=W,
             H=H,
             error=np.inf,
@@ -168,10 +196,11 @@ class QuasiNewton(Algorithm[QuasiNewtonState]):
             best_H=H,
             best_error=np.inf,
         )
-        return self.step(problem, begin)
 
     def step(self, problem: Problem, state: QuasiNewtonState) -> QuasiNewtonState:
         """One trial step, or a look at the same point with another leak; one pass."""
+        if state.warm is not None:
+            return self._warmed_up(problem, state, state.warm)
         state, direction = _planned(state)
         with np.errstate(over="ignore", invalid="ignore"):  # What is not finite is refused.
             trial = self._evaluated(problem, state, direction)
