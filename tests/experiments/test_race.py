@@ -32,7 +32,8 @@ def test_an_algorithm_runs_as_decompose_runs_it(arena, name, init):
     if name == "tsvd":
         assert course.errors[1:] == [pytest.approx(d.error, rel=1e-6)]
     else:
-        np.testing.assert_allclose(course.errors, d.history.error, rtol=1e-6)
+        # The same start in other units: rounded to float32, as qn's pairs are, it is not the same in the last places.
+        np.testing.assert_allclose(course.errors, d.history.error, rtol=1e-6 if name == "qn" else 1e-7)
     assert course.error == min(course.errors[1:])
     assert relative_error(X, *course.best) == pytest.approx(course.error, rel=1e-9)
 
