@@ -274,19 +274,10 @@ class QuasiNewton(Algorithm[QuasiNewtonState]):
         free = [*s_W[: kept.start], *y_W[: kept.start], *s_W[kept.stop :], *y_W[kept.stop :]]
         recent = np.append(state.recent, trial.objective)[-1 - _WINDOW :]
         following = replace(
-            state,
+            _known(state, trial, kept),
             W=trial.W,
             H=trial.H,
-            error=trial.error,
-            by_W=trial.by_W,
-            by_H=trial.by_H,
-            objective=trial.objective,
-            metric_W=trial.metric[0],
-            metric_H=trial.metric[1],
             age=trial.age,
-            **vars(products.part(kept)),
-            step=1.0,
-            trials=0,
             accepted=state.step,
             recent=recent,
             s_W=s_W[kept],
@@ -352,9 +343,8 @@ def _planned(state: QuasiNewtonState) -> tuple[QuasiNewtonState, Direction | Non
     return _next_level(state), None
 
 
-def _looked_again(state: QuasiNewtonState, trial: _Trial) -> QuasiNewtonState:
-    """The same point with the gradient of another objective. The pairs stay: their curvature is nearly the same."""
-    pairs = slice(0, len(state.s_W))
+def _known(state: QuasiNewtonState, trial: _Trial, pairs: slice) -> QuasiNewtonState:
+    """With what the pass found in place of what was known; the next step begins with 1."""
     return replace(
         state,
         error=trial.error,
@@ -363,10 +353,17 @@ def _looked_again(state: QuasiNewtonState, trial: _Trial) -> QuasiNewtonState:
         objective=trial.objective,
         metric_W=trial.metric[0],
         metric_H=trial.metric[1],
-        age=0,
         **vars(trial.products.part(pairs)),
         step=1.0,
         trials=0,
+    )
+
+
+def _looked_again(state: QuasiNewtonState, trial: _Trial) -> QuasiNewtonState:
+    """The same point with the gradient of another objective. The pairs stay: their curvature is nearly the same."""
+    return replace(
+        _known(state, trial, slice(0, len(state.s_W))),
+        age=0,
         accepted=0.0,
         recent=np.array([trial.objective]),
         spare=(state.by_W, *trial.rows[1:]),
