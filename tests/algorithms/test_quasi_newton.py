@@ -219,20 +219,6 @@ def test_uphill_among_the_pairs_is_noticed(open_problem):
     assert after.objective <= state.objective
 
 
-def test_ridge_keeps_the_factors_small_and_changes_nothing_with_the_scale():
-    X = (np.random.default_rng(0).random((60, 40)) < 0.1) * 1.0
-    sizes = []
-    for ridge in (0.0, 1e-3, 1e-2):
-        d = relunmd.decompose(X, 8, QuasiNewton(ridge=ridge), random_state=0, tol=0, max_iter=200)
-        sizes.append(np.linalg.norm(d.W) * np.linalg.norm(d.H))
-        small, big = (
-            relunmd.decompose(X * factor, 8, QuasiNewton(ridge=ridge), random_state=0, tol=0, max_iter=10)
-            for factor in (1e-6, 1e6)
-        )
-        assert big.error == pytest.approx(small.error, rel=1e-6)
-    assert sizes[0] > 1.1 * sizes[1] > 1.1 * 1.1 * sizes[2]
-
-
 def test_same_bits_whatever_x_is_stored_as_and_with_any_number_of_threads(tmp_path):
     X = planted()
     results = {}

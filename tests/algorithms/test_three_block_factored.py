@@ -63,14 +63,15 @@ def test_without_momentum_the_latent_residual_never_rises():
     assert (np.diff(d.history.latent) <= 1e-12).all()
 
 
-def test_ridge_keeps_the_factors_small_and_changes_nothing_with_the_scale():
+@pytest.mark.parametrize("settings", [ThreeBlockFactored, relunmd.QuasiNewton])
+def test_ridge_keeps_the_factors_small_and_changes_nothing_with_the_scale(settings):
     X = (np.random.default_rng(0).random((60, 40)) < 0.1) * 1.0
     sizes = []
     for ridge in (0.0, 1e-3, 1e-2):
-        d = relunmd.decompose(X, 8, ThreeBlockFactored(ridge=ridge), random_state=0, tol=0, max_iter=300)
+        d = relunmd.decompose(X, 8, settings(ridge=ridge), random_state=0, tol=0, max_iter=300)
         sizes.append(np.linalg.norm(d.W) * np.linalg.norm(d.H))
         small, big = (
-            relunmd.decompose(X * factor, 8, ThreeBlockFactored(ridge=ridge), random_state=0, tol=0, max_iter=10)
+            relunmd.decompose(X * factor, 8, settings(ridge=ridge), random_state=0, tol=0, max_iter=10)
             for factor in (1e-6, 1e6)
         )
         assert big.error == pytest.approx(small.error, rel=1e-6)

@@ -182,7 +182,7 @@ def latent(Theta: Tile, X: Tile, scale: float, Z: Tile, Z_out: Tile, beta: float
 def residual(T: Tile, X: Tile, first: int, scale: float, leak: float, squares: Tile) -> int:
     """T ← minus the derivative of ½F² by Θ, in place; adds each row's (X − max(0, Θ))² and share of F² to `squares`.
 
-    F² = Σ (X − Θ)² where Θ > 0 or X = 0 < Θ, and (X − leak·Θ)² where Θ ≤ 0 < X: L² for a leak of 1, E²‖X‖² for 0.
+    F² = Σ (X − Θ)² where Θ > 0, and (X − leak·Θ)² where Θ ≤ 0 < X: L² for a leak of 1, E²‖X‖² for 0.
     `squares` has two columns; T has the columns of X from `first` on. Here 256 squares at a time are summed in the
     tile's float type, and their sums in float64: in float32, to convert each would take half of the time. Returns how
     many entries of each eighth row are not zero.
