@@ -1,6 +1,7 @@
 """Matrices and small helpers that many tests use."""
 
 import os
+import signal
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ from relunmd.validation import check_matrix, make_problem
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, which some of them press.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # As it was before any test changed the environment.
 DATA = os.environ.get("RELUNMD_DATA")
