@@ -37,6 +37,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.tsvd
 	$(BIN)/python -m benchmarks.readings
 	$(BIN)/python -m benchmarks.flagship
+	$(BIN)/python -m benchmarks.checkpoint
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

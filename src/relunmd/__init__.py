@@ -23,7 +23,7 @@ from relunmd.algorithms import (
     ThreeBlockFactored,
 )
 from relunmd.door import decompose, inits
-from relunmd.errors import InputError, InsufficientMemoryError, MissingDependencyError, RelunmdError
+from relunmd.errors import FileError, InputError, InsufficientMemoryError, MissingDependencyError, RelunmdError
 from relunmd.init import Init, MeanCorrectedInit, NuclearInit, RandomInit, ShiftedInit, TSVDInit
 from relunmd.result import Decomposition, History, Status
 from relunmd.solve import Progress
@@ -43,6 +43,7 @@ __all__ = [
     "ANaive",
     "Algorithm",
     "Decomposition",
+    "FileError",
     "History",
     "Init",
     "InputError",

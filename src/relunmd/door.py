@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import logging
+import numbers
+import os
+import zlib
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from relunmd import kernels
 from relunmd.algorithms import Algorithm
+from relunmd.checkpoint import Identity
 from relunmd.executor import ThreadExecutor
 from relunmd.init import INITS, Init, RandomInit
 from relunmd.linalg import canonical_factors
@@ -21,6 +25,7 @@ from relunmd.solve import Callback, Clock, solve
 from relunmd.validation import (
     check_algorithm,
     check_callback,
+    check_checkpoint,
     check_dtype,
     check_init,
     check_limits,
@@ -58,6 +63,8 @@ def decompose(
     n_starts: int = 1,
     callback: Callback | None = None,
     progress: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 60,
 ) -> Decomposition:
     """Find W (m×rank) and H (rank×n) with X ≈ max(0, WH).
 
@@ -90,6 +97,12 @@ def decompose(
     callback : called after the start and every iteration with a `Progress`
         Returning True stops the run. With `n_starts` it is told of every start's iterations.
     progress : show a line on the terminal
+    checkpoint : path of a file from which the run can go on
+        Written every so often, and at the end whatever ended the run; killed at any moment, it is whole. If it is
+        there and of the same run (X, rank, algorithm, settings, start, seed and dtype) the run goes on from it, with
+        the same bits as if it had never stopped; of another run it is refused. Limits may differ: a finished run with
+        a larger one goes on, `max_time` being that of all sittings together.
+    checkpoint_every : least number of seconds between two of them
 
     Returns
     -------
@@ -103,6 +116,8 @@ def decompose(
     hundred rows; besides, what the algorithm keeps: four arrays of the size of X for "3b" and "a-nmd", one for "naive"
     and "em", three for "a-naive" and "a-em", none for "qn", "3b-factored" and "tsvd". Two passes over X check it, five
     make the default start; "qn", "3b-factored" and "3b" then make one pass an iteration, of 6mn·rank flops at most.
+    A checkpoint is as large as what the algorithm keeps (half of it for "3b" and "a-nmd"); while it is written, in the
+    background, as much memory is taken again. Going on from one takes one pass more.
 
     Examples
     --------
@@ -127,7 +142,8 @@ def decompose(
     limits = check_limits(target_error, tol, max_iter, max_time, endless=bool(callbacks))
     random = check_random_state(random_state)
     threads = check_threads(n_jobs)
-    check_memory(A, float_type, method, start, len(starts))
+    file = check_checkpoint(checkpoint, checkpoint_every)
+    check_memory(A, float_type, method, start, len(starts), checkpoint=file is not None)
     for needed in {float_type, wide_type(A, float_type)}:
         kernels.warm_up(needed)
     clock = Clock()
@@ -140,7 +156,21 @@ def decompose(
             from relunmd.progress import ProgressLine  # rich is slow to import
 
             callbacks.append(stack.enter_context(ProgressLine(method.name, limits)))
-        outcome = solve(problem, method, starts, random, limits, clock, callbacks)
+        earlier = None
+        if file is not None:
+            earlier = file.open(
+                Identity(
+                    fingerprint=problem.fingerprint,
+                    rank=rank,
+                    dtype=str(float_type),
+                    algorithm=method.name,
+                    settings=asdict(method),
+                    init=_facts_of(start),
+                    n_starts=len(starts),
+                    random_state=int(random_state) if isinstance(random_state, numbers.Integral) else None,
+                )
+            )
+        outcome = solve(problem, method, starts, random, limits, clock, callbacks, file, earlier)
         W, H = canonical_factors(outcome.W, outcome.H, problem.matrix.scale)
         total = clock.seconds()
 
@@ -157,7 +187,17 @@ def decompose(
         init=start.name,
         settings=asdict(method),
         history=outcome.history,
+        fingerprint=problem.fingerprint,
     )
+
+
+def _facts_of(init: Init) -> dict[str, Any]:
+    """A start's name and settings; of arrays a checksum."""
+    settings = {
+        name: zlib.crc32(np.ascontiguousarray(value).tobytes()) if isinstance(value, np.ndarray) else value
+        for name, value in vars(init).items()
+    }
+    return {"name": init.name} | settings
 
 
 def inits() -> dict[str, str]:

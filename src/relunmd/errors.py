@@ -1,6 +1,13 @@
 """The library's own exceptions, so that a caller can tell our refusals from a bug."""
 
-__all__ = ["DatasetError", "InputError", "InsufficientMemoryError", "MissingDependencyError", "RelunmdError"]
+__all__ = [
+    "DatasetError",
+    "FileError",
+    "InputError",
+    "InsufficientMemoryError",
+    "MissingDependencyError",
+    "RelunmdError",
+]
 
 
 class RelunmdError(Exception):
@@ -21,3 +28,7 @@ class MissingDependencyError(RelunmdError, ImportError):
 
 class DatasetError(RelunmdError, FileNotFoundError):
     """A data set is not there and could not be fetched, or is not what it should be; the message says how to get it."""
+
+
+class FileError(RelunmdError, OSError):
+    """A file is not there, is not what it should be, or cannot be read or written; the message says which and why."""

@@ -1,5 +1,6 @@
 """What an algorithm or a start is given: X, the rank, and the one way to look at X."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd import kernels
+from relunmd.archive import count
 from relunmd.executor import BlockFunction, Rows, Sums, ThreadExecutor
 from relunmd.matrix import Block, Matrix
 
-__all__ = ["Facts", "Problem"]
+__all__ = ["Facts", "Fingerprint", "Problem"]
 
 Array = NDArray[Any]
 
@@ -23,6 +25,38 @@ class Facts:
     total: float
     squares: float
     positives: int
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What X was, as far as a few numbers can tell.
+
+    Attributes
+    ----------
+    shape, dtype : as the user had it
+    nonzeros : how many entries were not zero
+    total, squares : the sum of the entries, and of their squares
+    """
+
+    shape: tuple[int, int]
+    dtype: str
+    nonzeros: int
+    total: float
+    squares: float
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Fingerprint":
+        """One that was written down; an exception if it is none."""
+        m, n = found["shape"]
+        shape = count(m, "rows"), count(n, "columns")
+        sums = float(found["total"]), float(found["squares"])  # Infinite for a very large X.
+        return cls(shape, str(found["dtype"]), count(found["nonzeros"], "nonzeros"), *sums)
+
+    def differences(self, other: "Fingerprint") -> list[str]:
+        """In what the other one differs, beyond rounding (which depends on how the same matrix is stored)."""
+        found = [name for name in ("shape", "dtype", "nonzeros") if getattr(self, name) != getattr(other, name)]
+        sums = ("total", "squares")
+        return found + [n for n in sums if not math.isclose(getattr(self, n), getattr(other, n), rel_tol=1e-10)]
 
 
 @dataclass(frozen=True)
@@ -52,6 +86,15 @@ class Problem:
     def mean_positive(self) -> float:
         """The mean of the positive entries of X."""
         return self.facts.total / self.facts.positives
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of X in the user's units."""
+        total, squares = self.facts.total, self.facts.squares
+        with np.errstate(over="ignore", under="ignore"):  # The square of a very large X is none that a float can have.
+            by_unit = np.float64(1) / self.matrix.scale
+            in_units = float(total * by_unit), float(squares * by_unit * by_unit)
+        return Fingerprint(self.shape, str(self.matrix.source.dtype), self.facts.positives, *in_units)
 
     def run(
         self,

@@ -1,18 +1,30 @@
 """What a run hands back: the factors, how good they are, how they came about, and why it ended."""
 
+import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from relunmd.archive import amount, count, damage_told, plain, read_archive, write_archive
 from relunmd.errors import InputError
+from relunmd.files import check_path, write_beside, writing
+from relunmd.problem import Fingerprint
 
 __all__ = ["Decomposition", "History", "Status"]
 
 Array = NDArray[Any]
+
+_MODEL = "model"
+_VERSION = 1
+"""Of the form of a saved model. What it means for the members is in `Decomposition.save` and `_loaded`."""
+_COLUMN = "history."
+_MAIN = ("iteration", "time", "error", "passes")
+_MOST_MATLAB = 2**31
 
 
 class Status(Enum):
@@ -56,8 +68,18 @@ class History:
     def from_rows(cls, rows: Sequence[Mapping[str, float]]) -> "History":
         """A history from one mapping an iteration."""
         columns = {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
-        main = {name: columns.pop(name, np.array([])) for name in ("iteration", "time", "error", "passes")}
-        return cls(**main, extra=columns)
+        return cls.from_columns(columns)
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[str, Array]) -> "History":
+        """A history from its columns by name."""
+        main = {name: columns.get(name, np.array([])) for name in _MAIN}
+        return cls(**main, extra={name: column for name, column in columns.items() if name not in _MAIN})
+
+    @property
+    def columns(self) -> dict[str, Array]:
+        """All columns by name."""
+        return {name: getattr(self, name) for name in self._columns()}
 
     def __len__(self) -> int:
         return len(self.iteration)
@@ -66,7 +88,7 @@ class History:
         return f"History({len(self)} entries of {', '.join(self._columns())})"
 
     def _columns(self) -> list[str]:
-        return ["iteration", "time", "error", "passes", *self.__dict__.get("extra", {})]
+        return [*_MAIN, *self.__dict__.get("extra", {})]
 
     def __getattr__(self, name: str) -> Array:
         extra = self.__dict__.get("extra", {})
@@ -92,6 +114,7 @@ class Decomposition:
     algorithm, init : their names
     settings : what the algorithm was set to
     history : the course of the run
+    fingerprint : what X was: shape, dtype, number of nonzeros, sum and sum of squares
 
     Examples
     --------
@@ -114,6 +137,7 @@ class Decomposition:
     init: str
     settings: Mapping[str, Any]
     history: History
+    fingerprint: Fingerprint | None = None
 
     @property
     def message(self) -> str:
@@ -170,3 +194,125 @@ class Decomposition:
                 f"rows and columns must be two lists of the same length. Got shapes {i.shape} and {j.shape}."
             )
         return np.asarray(np.einsum("ij,ji->i", self.W[i], self.H[:, j]))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one .npz file, from which `load` makes it again.
+
+        It is written beside its place, seen onto the disk and renamed: a model of that name is there whole, the old
+        one or the new one, whatever happens. ``numpy.load`` opens it too: W, H, the columns ``history.error`` …, and
+        ``metadata``, which is JSON in bytes.
+
+        Parameters
+        ----------
+        path : where to; what is there is replaced
+
+        Notes
+        -----
+        Takes the space of W and H on the disk, and no memory.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, relunmd
+        >>> d = relunmd.decompose(np.eye(10), rank=3, random_state=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     d.save(f"{folder}/model.npz")
+        ...     again = relunmd.Decomposition.load(f"{folder}/model.npz")
+        >>> bool((again.W == d.W).all()), again.error == d.error
+        (True, True)
+        """
+        place = check_path("path", path)
+        about = {
+            "algorithm": self.algorithm,
+            "init": self.init,
+            "settings": plain(self.settings),
+            "status": self.status.name,
+            "error": self.error,
+            "n_iter": self.n_iter,
+            "time": self.time,
+            "init_time": self.init_time,
+            "fingerprint": None if self.fingerprint is None else asdict(self.fingerprint),
+        }
+        columns = {_COLUMN + name: column for name, column in self.history.columns.items()}
+        with writing(place):
+            write_archive(place, _MODEL, _VERSION, about, {"W": self.W, "H": self.H} | columns)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Decomposition":
+        """What `save` wrote; nothing in a file is executed.
+
+        Raises
+        ------
+        FileError
+            The file is not there, is damaged, is something else, or is of a later version of relunmd.
+        """
+        place = check_path("path", path)
+        with damage_told(place, _MODEL):
+            return _loaded(*read_archive(place, _MODEL, _VERSION))
+
+    def export_mat(self, path: str | os.PathLike[str]) -> None:
+        """Write W, H, the error, the settings and the history to a .mat file for MATLAB and Octave.
+
+        Parameters
+        ----------
+        path : where to; what is there is replaced
+        """
+        from scipy import io  # Only here, and slow to import.
+
+        place = check_path("path", path)
+        largest = max(self.W.nbytes, self.H.nbytes)
+        if largest >= _MOST_MATLAB:
+            raise InputError(
+                f"A .mat file of version 5 holds arrays below 2 GiB. Got W and H of up to {largest} bytes."
+            )
+        members: dict[str, Any] = {
+            "W": self.W,
+            "H": self.H,
+            "error": self.error,
+            "algorithm": self.algorithm,
+            "init": self.init,
+            "status": self.status.name,
+            "time": self.time,
+            "history": {_matlab_name(name): column for name, column in self.history.columns.items()},
+        }
+        known = {name: value for name, value in plain(self.settings).items() if value is not None}
+        if known:
+            members["settings"] = {_matlab_name(name): value for name, value in known.items()}
+        with writing(place):
+            write_beside(place, lambda out: io.savemat(out, members, long_field_names=True, oned_as="column"))
+
+
+def _matlab_name(name: str) -> str:
+    return re.sub(r"\W", "_", name, flags=re.ASCII)
+
+
+def _loaded(about: dict[str, Any], arrays: dict[str, Array]) -> Decomposition:
+    """The result that the members of a file make up; an exception if they do not fit together."""
+    W, H = arrays.pop("W"), arrays.pop("H")
+    columns = {name.removeprefix(_COLUMN): column for name, column in arrays.items()}
+    history, length = History.from_columns(columns), len(columns["error"])
+    wrong = {
+        "the history has not all of its columns": not columns.keys() >= {*_MAIN},
+        "W and H are no factors": W.ndim != 2 or H.ndim != 2 or W.shape[1] != len(H) or 0 in (*W.shape, *H.shape),
+        "W and H have no common float type": W.dtype != H.dtype or W.dtype not in (np.float32, np.float64),
+        "W or H is not finite": not (np.isfinite(W).all() and np.isfinite(H).all()),
+        "the history's columns are of different lengths": {c.shape for c in columns.values()} != {(length,)},
+        "it has not as many iterations as it says": count(about["n_iter"], "n_iter") != length - 1,
+    }
+    for what, so in wrong.items():
+        if so:
+            raise ValueError(what)
+    found = about["fingerprint"]
+    return Decomposition(
+        W=W,
+        H=H,
+        error=amount(about["error"], "error"),
+        n_iter=length - 1,
+        time=amount(about["time"], "time"),
+        init_time=amount(about["init_time"], "init_time"),
+        status=Status[about["status"]],
+        algorithm=str(about["algorithm"]),
+        init=str(about["init"]),
+        settings=dict(about["settings"]),
+        history=history,
+        fingerprint=None if found is None else Fingerprint.from_json(found),
+    )

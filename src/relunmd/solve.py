@@ -1,4 +1,4 @@
-"""THE loop: steps, history, stops, callbacks, the best so far.
+"""THE loop: steps, history, stops, callbacks, the best so far, checkpoints.
 
 It knows nothing of what a step does. Every algorithm stops by the same rules, and what comes
 back is always the best point that was evaluated, whatever ended the run.
@@ -6,7 +6,7 @@ back is always the best point that was evaluated, whatever ended the run.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.algorithms import Algorithm, State
+from relunmd.archive import amount, count, plain
+from relunmd.checkpoint import Checkpoint, Snapshot
 from relunmd.errors import InputError
 from relunmd.init import Init
 from relunmd.linalg import canonical_factors
@@ -36,10 +38,14 @@ On the identity, rank 3, the best start was dropped after 25 of them: it lay beh
 
 
 class Clock:
-    """Seconds since it was made."""
+    """Seconds since it was made, or those of an earlier run and since then."""
 
     def __init__(self) -> None:
-        self._start = time.perf_counter()
+        self.set(0.0)
+
+    def set(self, seconds: float) -> None:
+        """Go on from so many seconds."""
+        self._start = time.perf_counter() - seconds
 
     def seconds(self) -> float:
         return time.perf_counter() - self._start
@@ -134,9 +140,11 @@ class Outcome:
 class _Course:
     """The run from one start: its state, its history and the best point it came to."""
 
-    def __init__(self, state: State, init_time: float) -> None:
+    def __init__(self, state: State, init_time: float, goal: float) -> None:
         self.state = state
         self.init_time = init_time
+        self.goal = goal
+        """The iteration up to which it may go for now."""
         self.best = state.W, state.H, state.error
         self.status: Status | None = None
         self._rows: list[dict[str, float]] = []
@@ -146,6 +154,10 @@ class _Course:
     @property
     def iteration(self) -> int:
         return len(self._rows) - 1
+
+    @property
+    def seconds(self) -> float:
+        return self._rows[-1]["time"]
 
     @property
     def history(self) -> History:
@@ -160,33 +172,105 @@ class _Course:
         self._rows.append(row | state.columns())
         self._best_errors.append(self.best[2])
         self._settled = self._settled + 1 if state.settled else -1
+        self.look_at(limits, seconds)
+
+    def look_at(self, limits: Limits, seconds: float) -> None:
+        """Say whether it is to go on."""
         self.status = limits.reached(self._best_errors, seconds, self._settled)
-        if self.status is None and state.done:
+        if self.status is None and self.state.done:
             self.status = Status.CONVERGED
+
+    def flattened(self) -> Snapshot:
+        """All of it; the arrays are its own."""
+        W, H, error = self.best
+        about = {
+            "init_time": self.init_time,
+            "goal": None if self.goal == np.inf else self.goal,
+            "best_error": error,
+            "settled": self._settled,
+        }
+        arrays = {f"state.{name}": array for name, array in self.state.to_arrays().items()}
+        columns = {f"history.{name}": column for name, column in self.history.columns.items()}
+        return Snapshot(about, arrays | columns | {"best.W": W, "best.H": H})
+
+    @classmethod
+    def restored(cls, snapshot: Snapshot, state_type: type[State], problem: Problem) -> "_Course":
+        """What was flattened; an exception if it cannot be one of this problem."""
+        about, parts = snapshot.about, {"state": {}, "history": {}, "best": {}}  # type: ignore[var-annotated]
+        for name, array in snapshot.arrays.items():
+            kind, _, rest = name.partition(".")
+            parts[kind][rest] = array
+        try:
+            state = state_type.from_arrays(parts["state"])
+        except InputError as reason:
+            raise ValueError(f"it is of another version of the algorithm: {reason}") from reason
+        goal = np.inf if about["goal"] is None else count(about["goal"], "goal")
+        course = cls(state, amount(about["init_time"], "init_time"), goal)
+        course.best = parts["best"]["W"], parts["best"]["H"], amount(about["best_error"], "best_error")
+        misfit = state.misfit(problem) or State(*course.best).misfit(problem)
+        if misfit:
+            raise ValueError(misfit)
+        columns = {name: column.tolist() for name, column in parts["history"].items()}
+        course._rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        course._best_errors = np.minimum.accumulate(parts["history"]["error"]).tolist()
+        course._settled = count(about["settled"] + 1, "settled") - 1
+        if course._best_errors[-1] != course.best[2]:
+            raise ValueError("a history that does not lead to the best factors")
+        return course
 
 
 class _Run:
-    """What all courses of a run have in common."""
+    """What all courses of a run have in common, and which of them goes on.
+
+    Several starts are raced: after a leg of some iterations the worse half is dropped, and the next leg is twice as
+    long, until one is left, which runs on.
+    """
 
     def __init__(
-        self, problem: Problem, algorithm: Algorithm[Any], limits: Limits, clock: Clock, callbacks: list[Callback]
+        self,
+        problem: Problem,
+        algorithm: Algorithm[Any],
+        inits: Sequence[Init],
+        random: np.random.Generator,
+        limits: Limits,
+        clock: Clock,
+        callbacks: list[Callback],
+        checkpoint: Checkpoint | None,
     ) -> None:
         self.courses: list[_Course] = []
         self.stopped: Status | None = None
         """Why the whole run is to end, and not one course alone."""
         self._problem = problem
         self._algorithm = algorithm
+        self._inits = inits
+        self._random = random
         self._limits = limits
         self._clock = clock
         self._callbacks = callbacks
+        self._checkpoint = checkpoint
+        self._begun = 0
+        self._leg = FIRST_LEG
 
     @property
     def leader(self) -> _Course:
         return min(self.courses, key=lambda course: course.best[2])
 
-    def begin(self, init: Init, random: np.random.Generator) -> _Course:
+    def go(self) -> None:
+        """Until a limit is reached."""
+        while self.stopped is None:
+            waiting = [course for course in self.courses if course.status is None and course.iteration < course.goal]
+            if waiting:
+                self._advance(waiting[0])
+            elif self._begun < len(self._inits):
+                self._begin()
+            elif len(self.courses) > 1:
+                self._halve()
+            else:
+                return
+
+    def _begin(self) -> None:
         """Make a start and the first state from it."""
-        W, H = init.make(self._problem, random)
+        W, H = self._inits[self._begun].make(self._problem, self._random)
         init_time = self._clock.seconds()
         state = _finite(partial(self._algorithm.start, self._problem, W, H))
         if state is None:
@@ -194,22 +278,28 @@ class _Run:
                 f"The start must be finite and of moderate size in {self._problem.dtype}. Its error is not."
             )
         del W, H  # The state has them; to hold on to them would take their memory for the whole run.
-        course = _Course(state, init_time)
+        course = _Course(state, init_time, np.inf if len(self._inits) == 1 else FIRST_LEG)
         self.courses.append(course)
+        self._begun += 1
         self._note(course)
-        return course
 
-    def advance(self, course: _Course, most: float) -> None:
-        """Up to `most` iterations; fewer if a limit is reached."""
-        last = course.iteration + most
-        while course.status is None and self.stopped is None and course.iteration < last:
-            following = _finite(partial(self._algorithm.step, self._problem, course.state))
-            if following is None:
-                log.warning("Iteration %d of %s was not finite", course.iteration + 1, self._algorithm.name)
-                course.status = Status.FAILED
-                return
-            course.state = following
-            self._note(course)
+    def _advance(self, course: _Course) -> None:
+        """One iteration."""
+        following = _finite(partial(self._algorithm.step, self._problem, course.state))
+        if following is None:
+            log.warning("Iteration %d of %s was not finite", course.iteration + 1, self._algorithm.name)
+            course.status = Status.FAILED
+            return
+        writing = self._checkpoint is not None and self._checkpoint.busy
+        course.state = following.without_scratch() if writing else following
+        self._note(course)
+
+    def _halve(self) -> None:
+        self.courses.sort(key=lambda course: course.best[2])
+        del self.courses[(len(self.courses) + 1) // 2 :]
+        self._leg *= 2
+        for course in self.courses:
+            course.goal = course.iteration + self._leg if len(self.courses) > 1 else np.inf
 
     def _note(self, course: _Course) -> None:
         seconds, passes = self._clock.seconds(), self._problem.executor.passes
@@ -223,6 +313,56 @@ class _Run:
             self.stopped = course.status
         elif any(wishes) and course.status is None:
             self.stopped = Status.CALLBACK
+        if self._checkpoint is not None and self._checkpoint.due:
+            self._checkpoint.begin(self.snapshot())
+
+    def snapshot(self) -> Snapshot:
+        """The run as it is now; the arrays are its own."""
+        courses = [course.flattened() for course in self.courses]
+        about = {
+            "mark": [self._begun, *(course.iteration for course in self.courses)],
+            "courses": [course.about for course in courses],
+            "begun": self._begun,
+            "leg": self._leg,
+            "random": plain(self._random.bit_generator.state),
+            "seconds": self._clock.seconds(),
+            "passes": self._problem.executor.passes,
+        }
+        arrays = {f"{i}.{name}": array for i, course in enumerate(courses) for name, array in course.arrays.items()}
+        return Snapshot(about, arrays)
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go back to a snapshot of the same run; an exception if it is none."""
+        about = snapshot.about
+        self.courses = [
+            _Course.restored(Snapshot(course, _of(snapshot.arrays, f"{i}.")), self._algorithm.state_type, self._problem)
+            for i, course in enumerate(about["courses"])
+        ]
+        self._begun, self._leg = count(about["begun"], "begun"), count(about["leg"], "leg")
+        if not 1 <= len(self.courses) <= self._begun <= len(self._inits):
+            raise ValueError(f"{len(self.courses)} courses of {self._begun} starts")
+        self._check_best()
+        self._random.bit_generator.state = about["random"]
+        self._problem.executor.passes = count(about["passes"], "passes")
+        self._clock.set(amount(about["seconds"], "seconds"))
+        for course in self.courses:
+            course.look_at(self._limits, self._clock.seconds())
+            if course.status in (Status.TARGET, Status.MAX_TIME):
+                self.stopped = course.status
+
+    def _check_best(self) -> None:
+        """Whether the best factors fit this X as they are said to: a fingerprint does not see rows change places."""
+        W, H, error = self.leader.best
+        found = self._problem.error(W, H)
+        if not abs(found - error) <= 1e-3 * error + 1e-5:
+            raise InputError(
+                f"checkpoint must be of the same X. On this one its factors have the error {found:.6g}, and they had "
+                f"{error:.6g}: are the rows or columns in another order?"
+            )
+
+
+def _of(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def solve(
@@ -233,35 +373,36 @@ def solve(
     limits: Limits,
     clock: Clock,
     callbacks: list[Callback],
+    checkpoint: Checkpoint | None = None,
+    earlier: Snapshot | None = None,
 ) -> Outcome:
     """Make the starts and run `algorithm` from them until a limit is reached.
 
-    Several starts are raced: after a leg of some iterations the worse half is dropped, and the next leg is twice as
-    long, until one is left, which runs on. The history is that of the start that the result comes from.
+    With several starts the history is that of the one that the result comes from. `earlier` is where an earlier run
+    with the same checkpoint was.
     """
-    run = _Run(problem, algorithm, limits, clock, callbacks)
+    run = _Run(problem, algorithm, inits, random, limits, clock, callbacks, checkpoint)
+    if checkpoint is not None and earlier is not None:
+        with checkpoint.making_sense():
+            run.restore(earlier)
+        log.info(
+            "Going on from %s: iteration %d, error %.6g, after %.1f s",
+            checkpoint.place,
+            run.leader.iteration,
+            run.leader.best[2],
+            clock.seconds(),
+        )
     try:
-        for init in inits:
-            course = run.begin(init, random)
-            if len(inits) > 1:
-                run.advance(course, FIRST_LEG)
-            if run.stopped:
-                break
-        leg = FIRST_LEG
-        while len(run.courses) > 1 and not run.stopped:
-            run.courses.sort(key=lambda course: course.best[2])
-            del run.courses[(len(run.courses) + 1) // 2 :]
-            leg *= 2
-            if len(run.courses) > 1:
-                for course in run.courses:
-                    run.advance(course, leg)
-        run.advance(run.leader, np.inf)
+        run.go()
         status = run.stopped or run.leader.status or Status.MAX_ITER
     except KeyboardInterrupt:
         if not run.courses:
             raise
         log.warning("Interrupted after iteration %d; keeping the best so far", run.leader.iteration)
         status = Status.INTERRUPTED
+    finally:
+        if checkpoint is not None and run.courses:
+            checkpoint.finish(run.snapshot())
     winner = run.leader
     return Outcome(*winner.best, status, winner.history, winner.init_time)
 

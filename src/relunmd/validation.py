@@ -3,6 +3,7 @@
 import logging
 import math
 import numbers
+import os
 import reprlib
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +14,10 @@ from scipy import sparse
 
 from relunmd import kernels, memory
 from relunmd.algorithms import ALGORITHMS, AUTO, Algorithm
+from relunmd.checkpoint import Checkpoint
 from relunmd.errors import InputError
 from relunmd.executor import Rows, Sums, ThreadExecutor, usable_cores
+from relunmd.files import check_path
 from relunmd.init import INITS, GivenInit, Init
 from relunmd.matrix import (
     Block,
@@ -37,6 +40,7 @@ from relunmd.solve import Callback, Limits
 __all__ = [
     "check_algorithm",
     "check_callback",
+    "check_checkpoint",
     "check_dtype",
     "check_init",
     "check_limits",
@@ -263,10 +267,29 @@ def check_starts(n_starts: Any) -> int:
     return int(n_starts)
 
 
-def check_memory(X: Source, dtype: np.dtype[Any], algorithm: Algorithm[Any], init: Init, n_starts: int = 1) -> None:
+def check_checkpoint(checkpoint: Any, every: Any) -> Checkpoint | None:
+    """The file of a run, in a folder that is there; None for none."""
+    seconds = _number("checkpoint_every", every, "a number of seconds of at least 0", 0, math.inf)
+    if seconds is None:
+        raise InputError("checkpoint_every must be a number of seconds of at least 0. Got None.")
+    if checkpoint is None:
+        return None
+    place = check_path("checkpoint", checkpoint)
+    if not place.parent.is_dir() or place.is_dir():
+        raise InputError(f"checkpoint must be a file in a folder that is there. Got {place}.")
+    if not os.access(place.parent, os.W_OK):
+        raise InputError(f"checkpoint must be in a folder that can be written to. Got {place}.")
+    return Checkpoint(place, seconds)
+
+
+def check_memory(
+    X: Source, dtype: np.dtype[Any], algorithm: Algorithm[Any], init: Init, n_starts: int = 1, checkpoint: bool = False
+) -> None:
     """Refuse what would not fit, before anything is allocated; where X takes less than they would, say so."""
     m, n = X.shape
     kept = algorithm.dense_arrays * n_starts
+    if checkpoint:  # What is being written cannot be written over.
+        kept += (algorithm.dense_arrays + 1) // 2 * n_starts
     arrays = max(kept, init.dense_arrays)
     if arrays == 0:
         return

@@ -49,6 +49,10 @@ def test_reports_the_error_of_the_factors_it_would_hand_back(open_problem, name,
         state = algorithm.step(problem, state)
 
 
+def _copied(state):
+    return {key: array.copy() for key, array in state.to_arrays().items()}
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("steps", [0, 1, 5])
 def test_stepping_after_flattening_gives_the_same_bits(open_problem, name, dtype, steps):
@@ -56,9 +60,9 @@ def test_stepping_after_flattening_gives_the_same_bits(open_problem, name, dtype
     algorithm, state = start_state(problem, name)
     for _ in range(steps):
         state = algorithm.step(problem, state)
-    arrays = state.to_arrays()
+    arrays = _copied(state)
     assert all(type(array) is np.ndarray and array.dtype != object for array in arrays.values())
-    again = algorithm.state_type.from_arrays({key: array.copy() for key, array in arrays.items()})
+    again = algorithm.state_type.from_arrays(arrays)
     for _ in range(3):
         state, again = algorithm.step(problem, state), algorithm.step(problem, again)
         ours, theirs = state.to_arrays(), again.to_arrays()
@@ -66,12 +70,33 @@ def test_stepping_after_flattening_gives_the_same_bits(open_problem, name, dtype
         assert all(ours[key].tobytes() == theirs[key].tobytes() for key in ours)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_state_says_what_it_is_made_of(open_problem, name, dtype):
+    """So one that comes from a file can be looked at before kernels, which do not look, are given it."""
+    problem, other = (open_problem(synthetic(m, 30, 4, dtype=dtype), 4) for m in (50, 51))
+    algorithm, state = start_state(problem, name)
+    for _ in range(4):
+        assert state.misfit(problem) is None
+        assert state.misfit(other) is not None
+        arrays = _copied(state)
+        for key, array in arrays.items():
+            wrong = [np.zeros((2, 2, 2))]
+            if array.ndim and array.size:
+                wrong += [array.astype(np.float16), np.full_like(array, np.nan)]
+            if array.ndim and array.size and key != "recent":  # That one may have any length.
+                wrong += [np.full(array.size + 1, 0.5), array[..., :-1]]
+            for value in wrong:
+                again = algorithm.state_type.from_arrays(arrays | {key: value})
+                assert again.misfit(problem) is not None, (key, value.shape, value.dtype)
+        state = algorithm.step(problem, state)
+
+
 def test_a_step_leaves_the_state_it_started_from_alone(open_problem, name):
     """So a pass that is interrupted loses nothing."""
     problem = open_problem(synthetic(150, 90, 4), 4)
     algorithm, state = start_state(problem, name)
     for _ in range(3):
-        before = state.to_arrays()
+        before = _copied(state)
         following = algorithm.step(problem, state)
         assert all(before[key].tobytes() == array.tobytes() for key, array in state.to_arrays().items())
         state = following

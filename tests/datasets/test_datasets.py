@@ -17,6 +17,7 @@ from scipy.io import savemat
 from relunmd import datasets
 from relunmd.datasets import images, store, text
 from relunmd.errors import DatasetError, InputError
+from relunmd.files import write_beside
 from tests.conftest import needs_data
 
 
@@ -220,7 +221,7 @@ class TestFiles:
 
     def test_files_can_be_read_by_others(self, tmp_path):
         (tmp_path / "usual").write_bytes(b"")
-        store.write_beside(tmp_path / "ours", lambda out: out.write(b"x"))
+        write_beside(tmp_path / "ours", lambda out: out.write(b"x"))
         assert (tmp_path / "ours").stat().st_mode == (tmp_path / "usual").stat().st_mode
 
     def test_a_connection_that_breaks(self, monkeypatch):
@@ -247,7 +248,7 @@ class TestFiles:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            store.write_beside(place, write)
+            write_beside(place, write)
         assert place.read_bytes() == b"old"
         assert [p.name for p in tmp_path.iterdir()] == ["file"]
 

@@ -9,7 +9,7 @@ error; with the paper's β₀ = 0.7 this changes no iteration count.
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from relunmd import kernels
 from relunmd.algorithms.base import (
     Algorithm,
     Array,
+    Shape,
     State,
     at_least_one,
     in_unit_interval,
@@ -37,10 +38,10 @@ _REJECTIONS_BEFORE_PLAIN_STEP = 3
 
 @dataclass(frozen=True, eq=False)
 class ANMDState(State):
-    Theta: Array
+    Theta: Annotated[Array, Shape("mn")]
     """The accepted, extrapolated Θ^k, and its Z^k."""
-    Z: Array
-    V: Array
+    Z: Annotated[Array, Shape("mn")]
+    V: Annotated[Array, Shape("np", "float64")]
     """Right singular vectors of the last trial, from which the next TSVD starts."""
     accepted_error: float
     """E of the accepted Θ, what line 8 compares with; it never rises but by a plain step."""

@@ -7,11 +7,11 @@ Z's TSVD; the further sweeps follow. The state is thus ahead of the factors it r
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from relunmd.algorithms.base import Algorithm, Array, State, at_least_one, scratch_field
+from relunmd.algorithms.base import Algorithm, Array, Shape, State, at_least_one, scratch_field
 from relunmd.executor import BlockFunction, Sums
 from relunmd.linalg import Sweep, polish, starting_basis
 from relunmd.problem import Problem
@@ -21,13 +21,13 @@ __all__ = ["Alternating", "AlternatingState"]
 
 @dataclass(frozen=True, eq=False)
 class AlternatingState(State):
-    W_next: Array
-    H_next: Array
-    V: Array
+    W_next: Annotated[Array, Shape("mr")]
+    H_next: Annotated[Array, Shape("rn")]
+    V: Annotated[Array, Shape("np", "float64")]
     """Right singular vectors, from which the next TSVD starts."""
-    Z: Array
+    Z: Annotated[Array, Shape("mo")]
     """Z^k and, below, Z^(k−1); without columns where there is no momentum."""
-    Z_before: Array
+    Z_before: Annotated[Array, Shape("mo")]
     spare: Array | None = scratch_field()
 
 
@@ -69,7 +69,7 @@ class Alternating(Algorithm[S]):
         V = starting_basis(H, problem.shape) if before is None else before.V
         if before is not None:
             rows |= {"Z": before.Z, "Z_before": before.Z_before}
-            alpha, spare = self.momentum, before.spare
+            alpha, spare = self.momentum if before.Z.size else 0.0, before.spare
         new, sums = problem.run(
             type(self).block,
             rows,

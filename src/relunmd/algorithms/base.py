@@ -8,19 +8,21 @@ and back, and stepping on afterwards gives the same bits: checkpoints rest on th
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.errors import InputError
+from relunmd.linalg.tsvd import OVERSAMPLING
 from relunmd.problem import Problem
 
 __all__ = [
     "Algorithm",
     "Array",
+    "Shape",
     "State",
     "at_least_one",
     "at_least_zero",
@@ -33,6 +35,21 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The shape of a state's array, in letters, with which its type is annotated.
+
+    m, n and r are the sides of X and the rank, p is the number of columns of a truncated SVD, o is n or nothing, and
+    any other letter is a number that is the same wherever it stands in a state. Of a tuple of arrays it is the shape
+    of each, and `count` says how many they are. An array whose first letter is m belongs to the rows of X.
+    """
+
+    letters: str
+    dtype: str | None = None
+    """That of the problem unless it is said."""
+    count: str | None = None
 
 
 def scratch_field() -> Any:
@@ -63,8 +80,8 @@ class State:
     longer needs are written over by the step after next (see `scratch_field`). W and H never are.
     """
 
-    W: Array
-    H: Array
+    W: Annotated[Array, Shape("mr")]
+    H: Annotated[Array, Shape("rn")]
     error: float
 
     @property
@@ -82,21 +99,24 @@ class State:
         return {}
 
     def to_arrays(self) -> dict[str, Array]:
-        """The state as named arrays (copies), from which `from_arrays` makes it again."""
+        """The state as named arrays, from which `from_arrays` makes it again.
+
+        They are the state's own, not copies: to be read before it is stepped from twice.
+        """
         named: dict[str, Array] = {}
         for part in self._parts():
             value = getattr(self, part.name)
             if part.metadata.get("many"):
-                named |= {f"{part.name}.{number}": np.array(array) for number, array in enumerate(value)}
+                named |= {f"{part.name}.{number}": array for number, array in enumerate(value)}
             elif part.metadata.get("state"):
                 named |= {} if value is None else {f"{part.name}.{key}": x for key, x in value.to_arrays().items()}
             else:
-                named[part.name] = np.array(value)
+                named[part.name] = np.asarray(value)
         return named
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
-        """The state that `to_arrays` flattened."""
+        """The state that `to_arrays` flattened; the arrays are its own from now on."""
         many = {part.name for part in cls._parts() if part.metadata.get("many")}
         states = {part.name: part.metadata["state"] for part in cls._parts() if part.metadata.get("state")}
         inner = {
@@ -110,20 +130,71 @@ class State:
         if wanted != set(arrays):
             raise InputError(f"A {cls.__name__} is made of {sorted(wanted)}. Got {sorted(arrays)}.")
         parts: dict[str, Any] = {
-            name: tuple(np.array(arrays[f"{name}.{number}"]) for number in range(count))
-            for name, count in numbered.items()
+            name: tuple(arrays[f"{name}.{number}"] for number in range(count)) for name, count in numbered.items()
         }
         parts |= {
-            name: array.item() if np.ndim(array) == 0 else np.array(array)
+            name: array.item() if np.ndim(array) == 0 else array
             for name, array in arrays.items()
             if name in wanted and "." not in name
         }
         parts |= {name: kind.from_arrays(inner[name]) if inner[name] else None for name, kind in states.items()}
         return cls(**parts)
 
+    def misfit(self, problem: Problem) -> str | None:
+        """What in this state cannot be of a run on `problem`, if anything.
+
+        Kernels do not look at the sizes of what they are given, so a state from a file has to be looked at first.
+        """
+        (m, n), r = problem.shape, problem.rank
+        sizes = {"m": m, "n": n, "r": r, "p": min(r + OVERSAMPLING, m, n)}
+        shapes, hints = self.shapes(), get_type_hints(type(self))
+        for part in self._parts():
+            value = getattr(self, part.name)
+            if part.metadata.get("state"):
+                if value is not None and (what := value.misfit(problem)):
+                    return f"{part.name}.{what}"
+            elif part.name in shapes:
+                shape, many = shapes[part.name], value if part.metadata.get("many") else (value,)
+                if shape.count and len(many) != sizes.setdefault(shape.count, len(many)):
+                    return f"{part.name} are {len(many)} and not {sizes[shape.count]}"
+                dtype = np.dtype(shape.dtype or problem.dtype)
+                if not all(_fits(array, shape.letters, dtype, sizes) for array in many):
+                    return f"{part.name} is no finite array {shape.letters} of the right size and type"
+            elif hints[part.name] in (float, int, bool) and not (np.isscalar(value) and value == value):
+                return f"{part.name} is no number"
+        return None
+
+    @classmethod
+    def shapes(cls) -> dict[str, Shape]:
+        """The shapes of the arrays, by the names of the fields."""
+        hints = get_type_hints(cls, include_extras=True)
+        return {
+            name: noted
+            for name, hint in hints.items()
+            for noted in getattr(hint, "__metadata__", ())
+            if isinstance(noted, Shape)
+        }
+
+    def without_scratch(self) -> Self:
+        """The same with no memory to write over: what earlier states had stays as it is."""
+        changed: dict[str, Any] = {part.name: None for part in fields(self) if part.metadata.get("scratch")}
+        for part in self._parts():
+            if part.metadata.get("state") and (value := getattr(self, part.name)) is not None:
+                changed[part.name] = value.without_scratch()
+        return replace(self, **changed)
+
     @classmethod
     def _parts(cls) -> list[Field[Any]]:
         return [part for part in fields(cls) if not part.metadata.get("scratch")]
+
+
+def _fits(array: Any, shape: str, dtype: np.dtype[Any], sizes: dict[str, int]) -> bool:
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != len(shape):
+        return False
+    for size, letter in zip(array.shape, shape, strict=True):
+        if size != sizes.setdefault(letter, size) or (letter == "o" and size not in (0, sizes["n"])):
+            return False
+    return bool(np.isfinite(array).all())
 
 
 S = TypeVar("S", bound=State)

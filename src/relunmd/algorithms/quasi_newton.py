@@ -19,7 +19,7 @@ Written as a paper would have it in docs/flagship.md; in short:
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from relunmd import kernels
 from relunmd.algorithms.base import (
     Algorithm,
     Array,
+    Shape,
     State,
     at_least_one,
     at_least_zero,
@@ -62,21 +63,21 @@ memory and half the time to read."""
 class QuasiNewtonState(State):
     """W and H are the last point that was accepted. Arrays of H's side are n×r, to be treated like those of W's."""
 
-    by_W: Array
+    by_W: Annotated[Array, Shape("mr")]
     """The gradient there, and half of F² with the ridge's term."""
-    by_H: Array
+    by_H: Annotated[Array, Shape("nr")]
     objective: float
     leak: float
-    metric_W: Array
+    metric_W: Annotated[Array, Shape("rr", "float64")]
     """(HHᵀ + εI)⁻¹ of some steps ago, and its counterpart for H."""
-    metric_H: Array
+    metric_H: Annotated[Array, Shape("rr", "float64")]
     age: int
     """Steps since the metric was made, or since the start while 3B goes first."""
-    s_g: Array
+    s_g: Annotated[Array, Shape("k", "float64")]
     """Inner products of the pairs and the gradient, as `Products` has them."""
-    s_y: Array
-    y_My: Array
-    y_Mg: Array
+    s_y: Annotated[Array, Shape("kk", "float64")]
+    y_My: Annotated[Array, Shape("kk", "float64")]
+    y_Mg: Annotated[Array, Shape("k", "float64")]
     g_Mg: float
     step: float
     """How far to go next; 0 is to look at the same point again, with another leak."""
@@ -84,18 +85,18 @@ class QuasiNewtonState(State):
     """Steps that were refused since a point was accepted last."""
     accepted: float
     """The step that led here in the last pass, 0 if it led nowhere."""
-    recent: Array
+    recent: Annotated[Array, Shape("q", "float64")]
     """The objective at the last few points of this level."""
     patience: float
-    best_W: Array
+    best_W: Annotated[Array, Shape("mr")]
     """The best end of a round so far."""
-    best_H: Array
+    best_H: Annotated[Array, Shape("rn")]
     best_error: float
-    s_W: tuple[Array, ...] = many_field()
+    s_W: Annotated[tuple[Array, ...], Shape("mr", "float32", count="k")] = many_field()
     """The pairs in float32, oldest first: steps, and the changes of the gradient that came with them."""
-    y_W: tuple[Array, ...] = many_field()
-    s_H: tuple[Array, ...] = many_field()
-    y_H: tuple[Array, ...] = many_field()
+    y_W: Annotated[tuple[Array, ...], Shape("mr", "float32", count="k")] = many_field()
+    s_H: Annotated[tuple[Array, ...], Shape("nr", "float32", count="k")] = many_field()
+    y_H: Annotated[tuple[Array, ...], Shape("nr", "float32", count="k")] = many_field()
     warm: ThreeBlockFactoredState | None = state_field(ThreeBlockFactoredState)
     """Where 3B is, as long as it goes first."""
     spare: tuple[Array, ...] | None = scratch_field()

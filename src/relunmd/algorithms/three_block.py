@@ -8,12 +8,12 @@ one half-iteration ahead of the factors it reports.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from relunmd import kernels
-from relunmd.algorithms.base import Algorithm, Array, State, in_unit_interval, scratch_field, spare_or_new
+from relunmd.algorithms.base import Algorithm, Array, Shape, State, in_unit_interval, scratch_field, spare_or_new
 from relunmd.executor import Rows, Sums
 from relunmd.linalg import gram_solve, right_inverse
 from relunmd.matrix import Block
@@ -24,10 +24,10 @@ __all__ = ["ThreeBlock", "ThreeBlockState"]
 
 @dataclass(frozen=True, eq=False)
 class ThreeBlockState(State):
-    W_next: Array
-    H_next: Array
-    Theta: Array
-    Z: Array
+    W_next: Annotated[Array, Shape("mr")]
+    H_next: Annotated[Array, Shape("rn")]
+    Theta: Annotated[Array, Shape("mn")]
+    Z: Annotated[Array, Shape("mn")]
     spare_Theta: Array | None = scratch_field()
     spare_Z: Array | None = scratch_field()
 

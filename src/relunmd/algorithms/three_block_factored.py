@@ -18,12 +18,12 @@ first 50 passes.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
 from relunmd import kernels
-from relunmd.algorithms.base import Algorithm, Array, State, at_least_zero, balanced, in_unit_interval
+from relunmd.algorithms.base import Algorithm, Array, Shape, State, at_least_zero, balanced, in_unit_interval
 from relunmd.executor import Rows, Sums
 from relunmd.linalg import gram_solve, gram_solve_right, right_inverse
 from relunmd.matrix import Block
@@ -40,11 +40,11 @@ _SHRINKAGE = 2.0
 class ThreeBlockFactoredState(State):
     """W and H are the extrapolated factors that the pass evaluated."""
 
-    W_plain: Array
+    W_plain: Annotated[Array, Shape("mr")]
     """The step from there, and the one before it: between them lies the momentum."""
-    H_plain: Array
-    W_before: Array
-    H_before: Array
+    H_plain: Annotated[Array, Shape("rn")]
+    W_before: Annotated[Array, Shape("mr")]
+    H_before: Annotated[Array, Shape("rn")]
     objective: float
     """½L² + ½λ(‖W‖² + ‖H‖²), which is not to rise."""
     latent: float

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from relunmd.datasets import store
 from relunmd.errors import DatasetError, InputError
+from relunmd.files import write_beside
 
 __all__ = ["cbcl", "digits", "mnist"]
 
@@ -181,7 +182,8 @@ def _fetch_mnist(data: Folder, download: bool) -> tuple[NDArray[np.uint8], NDArr
         raise DatasetError(f"What OpenML gave as mnist_784 has SHA-256 {found} and not {_CONTENT}. {how}")
     place = store.cache_folder() / _OPENML
     try:
-        store.write_beside(place, lambda out: np.savez(out, images=pictures, labels=digits_shown))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_beside(place, lambda out: np.savez(out, images=pictures, labels=digits_shown))
     except OSError as reason:
         log.warning("MNIST was fetched but could not be kept in %s: %s", place, reason)
     return _checked(pictures, digits_shown, "OpenML")

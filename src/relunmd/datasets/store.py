@@ -7,17 +7,16 @@ noted here; it is written beside its place and renamed, so a broken download lea
 import hashlib
 import logging
 import os
-import secrets
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
 from relunmd.errors import DatasetError
+from relunmd.files import write_beside
 
-__all__ = ["RemoteFile", "cache_folder", "find", "find_in", "folders", "get", "write_beside"]
+__all__ = ["RemoteFile", "cache_folder", "find", "find_in", "folders", "get"]
 
 log = logging.getLogger("relunmd")
 
@@ -94,20 +93,6 @@ def _download(file: RemoteFile, place: Path) -> Path:
         if digest.hexdigest() != file.sha256:
             raise OSError(f"what came from {file.url} has SHA-256 {digest.hexdigest()} and not {file.sha256}")
 
+    place.parent.mkdir(parents=True, exist_ok=True)
     write_beside(place, write)
     return place
-
-
-def write_beside(place: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file under another name and rename it once it is complete and on the disk."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    beside = place.with_name(f".{place.name}.{secrets.token_hex(6)}")
-    try:
-        with beside.open("xb") as out:
-            write(out)
-            out.flush()
-            os.fsync(out.fileno())
-        beside.replace(place)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise

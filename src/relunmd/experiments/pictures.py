@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from relunmd.datasets.store import write_beside
 from relunmd.errors import MissingDependencyError
 from relunmd.experiments.report import Paragraph, Picture
+from relunmd.files import write_beside
 
 __all__ = ["GREY", "LEGEND", "figure", "plain_log_ticks", "save", "styles", "where_possible"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from relunmd.datasets.store import write_beside
+from relunmd.files import write_beside
 
 __all__ = ["Block", "Claim", "Paragraph", "Picture", "Report", "Section", "Table", "write_markdown"]
 

@@ -12,7 +12,6 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
-from relunmd.datasets.store import write_beside
+from relunmd.archive import versions
 from relunmd.errors import RelunmdError
 from relunmd.executor import usable_cores
 from relunmd.experiments.plan import Run
 from relunmd.experiments.race import Course, Start
+from relunmd.files import write_beside
 
 __all__ = ["Record", "Results", "environment"]
 
@@ -88,6 +88,7 @@ class Results:
         with self._writing():
             if run.case.keep_factors and course.best is not None:
                 W, H = course.best
+                self._factors_path(run).parent.mkdir(exist_ok=True)
                 write_beside(self._factors_path(run), lambda out: np.savez(out, W=W, H=H))
             self._append(line)
         self._records[run.key] = record
@@ -175,17 +176,11 @@ def _kept_points(errors: list[float]) -> list[int]:
 
 def environment() -> dict[str, Any]:
     """The machine and the versions, as far as results and times depend on them."""
-    packages = ("relunmd", "numpy", "scipy", "scikit-learn", "numba")
-    versions = {}
-    for package in packages:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
+    packages = versions()
     blas = {f"{found['internal_api']} {found['version']}" for found in threadpool_info() if found["user_api"] == "blas"}
     return {
-        "python": platform.python_version(),
-        "versions": versions,
+        "python": packages.pop("python"),
+        "versions": packages,
         "blas": sorted(blas),
         "machine": f"{platform.system()} {platform.machine()}, {_processor()}",
         "cores": usable_cores(),

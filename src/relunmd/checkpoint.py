@@ -1,0 +1,151 @@
+"""A file from which a run goes on: what is written to it, when, and whether it is of this run.
+
+It is written in a thread of its own, from the arrays of the run themselves: while that lasts, the loop takes away the
+memory that the next steps would write over (`State.without_scratch`), which costs them new arrays and nothing else.
+A write that fails is told in the log, the run goes on, and the last good checkpoint stays as it is.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from relunmd.archive import damage_told, plain, read_archive, write_archive
+from relunmd.errors import FileError, InputError
+from relunmd.files import remove_partials
+from relunmd.problem import Fingerprint
+
+__all__ = ["Checkpoint", "Identity", "Snapshot"]
+
+Array = NDArray[Any]
+log = logging.getLogger("relunmd")
+
+_KIND = "checkpoint"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run at some moment: what JSON can hold, and arrays by name."""
+
+    about: dict[str, Any]
+    arrays: dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What makes two runs the same, whatever their limits are."""
+
+    fingerprint: Fingerprint
+    rank: int
+    dtype: str
+    algorithm: str
+    settings: Mapping[str, Any]
+    init: Mapping[str, Any]
+    n_starts: int
+    random_state: int | None
+    """None if it was not given as a number."""
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = plain(asdict(self))
+        return found
+
+    def differences(self, other: Mapping[str, Any]) -> list[str]:
+        """In what a run that was written down is another one, in words."""
+        was = Fingerprint.from_json(other["fingerprint"])
+        names = {"nonzeros": "number of nonzeros", "total": "sum", "squares": "sum of squares"}
+        told = [
+            f"{names.get(name, name)} of X was {getattr(was, name)} and is {getattr(self.fingerprint, name)}"
+            for name in self.fingerprint.differences(was)
+        ]
+        now = self.to_json()
+        for name in ("rank", "dtype", "algorithm", "settings", "init", "n_starts", "random_state"):
+            seeds = name == "random_state" and None in (now[name], other[name])
+            if now[name] != other[name] and not seeds:
+                told.append(f"{name} was {other[name]!r} and is {now[name]!r}")
+        return told
+
+
+class Checkpoint:
+    """The file of one run, written at most every so many seconds."""
+
+    def __init__(self, place: Path, every: float) -> None:
+        self.place = place
+        self._every = every
+        self._last = time.perf_counter()
+        self._thread: threading.Thread | None = None
+        self._identity: Identity | None = None
+        self._at: object = None
+        """What the file is known to hold: the mark of the last snapshot that was written."""
+
+    def open(self, identity: Identity) -> Snapshot | None:
+        """Say whose checkpoint this is; what is there already, if it is of the same run."""
+        self._identity = identity
+        try:
+            remove_partials(self.place)
+        except OSError as reason:
+            log.warning("What an earlier run may have left beside %s could not be removed: %s", self.place, reason)
+        if not self.place.exists():
+            return None
+        with self.making_sense():
+            about, arrays = read_archive(self.place, _KIND, _VERSION)
+            differences = identity.differences(about["identity"])
+            if differences:
+                raise InputError(
+                    f"checkpoint must be of the same run. That in {self.place} is of another: "
+                    f"{'; '.join(differences)}. Name another file, or delete it to begin anew."
+                )
+            snapshot = Snapshot(about["run"], arrays)
+            self._at = snapshot.about["mark"]
+        return snapshot
+
+    @contextmanager
+    def making_sense(self) -> Iterator[None]:
+        """Whatever goes wrong with what is in the file, as a FileError that says what to do."""
+        try:
+            with damage_told(self.place, _KIND):
+                yield
+        except FileError as reason:
+            raise FileError(f"{reason} Name another file, or delete it to begin anew.") from reason
+
+    @property
+    def due(self) -> bool:
+        return not self.busy and time.perf_counter() - self._last >= self._every
+
+    @property
+    def busy(self) -> bool:
+        """Whether arrays of a snapshot are being read in the background."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(self, snapshot: Snapshot) -> None:
+        """Write in the background; not while `busy`."""
+        self._thread = threading.Thread(target=self._write, args=(snapshot,), name="relunmd-checkpoint")
+        self._thread.start()
+
+    def finish(self, snapshot: Snapshot) -> None:
+        """Write the end of the run, unless it is there already, and wait until it is on the disk."""
+        if self._thread is not None:
+            self._thread.join()
+        if snapshot.about["mark"] != self._at:
+            self._write(snapshot)
+
+    def _write(self, snapshot: Snapshot) -> None:
+        identity = {} if self._identity is None else self._identity.to_json()
+        about = {"identity": identity, "run": snapshot.about}
+        try:
+            write_archive(self.place, _KIND, _VERSION, about, snapshot.arrays)
+            self._at = snapshot.about["mark"]
+        except (OSError, MemoryError) as reason:
+            log.warning(
+                "The checkpoint %s could not be written: %s. The run goes on; the checkpoint before it, if there was "
+                "one, is as it was.",
+                self.place,
+                reason,
+            )
+        self._last = time.perf_counter()

@@ -1,0 +1,405 @@
+"""Checkpoints: a run that is stopped anyhow, anywhere, goes on with the same bits."""
+
+import contextlib
+import logging
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import relunmd
+from relunmd import FileError, InputError, Status
+from relunmd import checkpoint as checkpoints
+from tests import killed
+from tests.conftest import synthetic
+from tests.mutants import mutants
+
+HERE = Path(__file__).parent
+X = synthetic(40, 30, 4, seed=1)
+NAMES = sorted(set(relunmd.algorithms()) - {"auto"})
+
+
+def run(path, X=X, rank=4, algorithm="qn", **settings):
+    given = {"tol": 0, "max_iter": 30, "random_state": 0, "checkpoint_every": 0}
+    return relunmd.decompose(X, rank, algorithm, checkpoint=path, **given | settings)
+
+
+def same_bits(one, other):
+    assert one.W.tobytes() == other.W.tobytes()
+    assert one.H.tobytes() == other.H.tobytes()
+    for name in ("error", "n_iter", "status", "best_iter"):
+        assert getattr(one, name) == getattr(other, name), name
+    assert one.history.columns.keys() == other.history.columns.keys()
+    for name, column in one.history.columns.items():
+        if name != "time":
+            assert column.tobytes() == other.history.columns[name].tobytes(), name
+
+
+def stop_at(iteration):
+    return lambda progress: progress.iteration >= iteration
+
+
+class TestGoesOn:
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("name", NAMES)
+    def test_every_algorithm_with_the_same_bits(self, tmp_path, name, dtype):
+        A = X.astype(dtype)
+        whole = run(None, A, algorithm=name)
+        for stop in (0, 3, 17):
+            path = tmp_path / f"{stop}.npz"
+            part = run(path, A, algorithm=name, callback=stop_at(stop))
+            assert part.n_iter == min(stop, whole.n_iter)
+            told = []
+            same_bits(whole, run(path, A, algorithm=name, callback=told.append))
+            assert [progress.iteration for progress in told] == list(range(part.n_iter + 1, whole.n_iter + 1))
+
+    @pytest.mark.parametrize("kind", ["csr", "csc", "integer", "memory map", "h5"])
+    @pytest.mark.parametrize("name", ["qn", "3b-factored", "a-em"])
+    def test_every_kind_of_input(self, tmp_path, name, kind):
+        with _stored(kind, tmp_path) as A:
+            whole = run(None, A, algorithm=name)
+            run(tmp_path / "run.npz", A, algorithm=name, callback=stop_at(7))
+            same_bits(whole, run(tmp_path / "run.npz", A, algorithm=name))
+
+    def test_with_another_number_of_threads(self, tmp_path):
+        A = synthetic(3000, 60, 4)
+        run(tmp_path / "run.npz", A, n_jobs=1, callback=stop_at(7))
+        same_bits(run(None, A, n_jobs=3), run(tmp_path / "run.npz", A, n_jobs=2))
+
+    @pytest.mark.parametrize("stop", [1, 40, 99, 100, 130, 260, 350])
+    def test_in_the_middle_of_a_race(self, tmp_path, stop):
+        """`stop` counts the iterations of all starts; the first leg alone has 3 × 100."""
+        path, calls = tmp_path / "run.npz", []
+        settings = {"n_starts": 3, "init": "random", "max_iter": 350}
+        whole = run(None, np.eye(12), 3, **settings)
+
+        def count(progress):
+            calls.append(progress.iteration)
+            return len(calls) > stop
+
+        run(path, np.eye(12), 3, callback=count, **settings)
+        begun = []
+        same_bits(whole, run(path, np.eye(12), 3, callback=lambda p: begun.append(p.iteration), **settings))
+        assert begun[0] != 0 or calls[-1] == 100
+
+    def test_often(self, tmp_path):
+        """Stopped after every single iteration."""
+        whole = run(None)
+        for stop in range(31):
+            part = run(tmp_path / "run.npz", max_iter=stop)
+            assert part.n_iter == stop
+        same_bits(whole, part)
+
+    @pytest.mark.parametrize("bits", ["MT19937", "Philox", "SFC64", "PCG64DXSM"])
+    def test_generators_of_every_kind(self, tmp_path, bits):
+        def random():
+            return np.random.Generator(getattr(np.random, bits)(5))
+
+        settings = {"n_starts": 2, "max_iter": 5, "init": "random"}
+        whole = run(None, random_state=random(), **settings)
+        run(tmp_path / "run.npz", random_state=random(), callback=stop_at(3), **settings)
+        same_bits(whole, run(tmp_path / "run.npz", random_state=random(), **settings))
+
+    def test_says_so_in_the_log(self, tmp_path, caplog):
+        run(tmp_path / "run.npz", max_iter=4)
+        with caplog.at_level(logging.INFO, "relunmd"):
+            run(tmp_path / "run.npz", max_iter=6)
+        assert "Going on from" in caplog.text
+        assert "iteration 4" in caplog.text
+
+
+@contextlib.contextmanager
+def _stored(kind, folder):
+    if kind == "csr":
+        yield sparse.csr_array(X)
+    elif kind == "csc":
+        yield sparse.csc_matrix(X)
+    elif kind == "integer":
+        yield np.rint(10 * X).astype(np.uint8)
+    elif kind == "memory map":
+        np.save(folder / "X.npy", X)
+        yield np.load(folder / "X.npy", mmap_mode="r")
+    else:
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(folder / "X.h5", "w") as file:
+            yield file.create_dataset("X", data=X, chunks=(10, 30))
+
+
+class TestLimits:
+    def test_a_finished_run_comes_back_at_once(self, tmp_path):
+        whole = run(tmp_path / "run.npz", max_iter=10)
+        before = (tmp_path / "run.npz").read_bytes()
+        called = []
+        again = run(tmp_path / "run.npz", max_iter=10, callback=called.append)
+        same_bits(whole, again)
+        assert not called
+        assert (tmp_path / "run.npz").read_bytes() == before
+        assert again.time >= whole.history.time[-1]
+
+    def test_a_raised_one_goes_on(self, tmp_path):
+        run(tmp_path / "run.npz", max_iter=10)
+        same_bits(run(None, max_iter=25), run(tmp_path / "run.npz", max_iter=25))
+
+    def test_a_lower_target_goes_on(self, tmp_path):
+        first = run(tmp_path / "run.npz", target_error=0.1, max_iter=200)
+        assert first.status is Status.TARGET
+        assert run(tmp_path / "run.npz", target_error=0.1, max_iter=200).n_iter == first.n_iter
+        second = run(tmp_path / "run.npz", target_error=1e-4, max_iter=200)
+        same_bits(second, run(None, target_error=1e-4, max_iter=200))
+
+    def test_a_smaller_tol_goes_on(self, tmp_path):
+        noise = np.random.default_rng(0).random(X.shape)
+        settings = {"X": X + (X > 0) * noise, "algorithm": "naive", "max_iter": 500}
+        first = run(tmp_path / "run.npz", tol=0.01, **settings)
+        second = run(tmp_path / "run.npz", tol=0.001, **settings)
+        assert first.status is second.status is Status.CONVERGED
+        assert second.n_iter > first.n_iter
+        same_bits(second, run(None, tol=0.001, **settings))
+
+    def test_time_is_that_of_all_sittings(self, tmp_path):
+        def slow(progress):
+            time.sleep(0.02)
+
+        first = run(tmp_path / "run.npz", max_iter=None, max_time=0.1, callback=slow)
+        assert first.status is Status.MAX_TIME
+        again = run(tmp_path / "run.npz", max_iter=None, max_time=0.1, callback=slow)
+        assert (again.n_iter, again.status) == (first.n_iter, Status.MAX_TIME)
+        second = run(tmp_path / "run.npz", max_iter=None, max_time=0.2, callback=slow)
+        assert second.n_iter > first.n_iter
+        assert np.all(np.diff(second.history.time) > 0)
+
+    @pytest.mark.parametrize("ending", [KeyboardInterrupt, RuntimeError("the callback's own")])
+    def test_what_interrupts_it_is_survived(self, tmp_path, ending):
+        def end(progress):
+            if progress.iteration == 6:
+                raise ending
+
+        with contextlib.suppress(RuntimeError):
+            assert run(tmp_path / "run.npz", checkpoint_every=1e9, callback=end).status is Status.INTERRUPTED
+        first = []
+        same_bits(run(None), run(tmp_path / "run.npz", callback=lambda p: first.append(p.iteration)))
+        assert first[0] == 7
+
+    def test_seldom_enough(self, tmp_path, monkeypatch):
+        """No write but the last one, if the time has not come."""
+        written = []
+        original = checkpoints.write_archive
+        monkeypatch.setattr(checkpoints, "write_archive", lambda *given: (written.append(1), original(*given)))
+        run(tmp_path / "run.npz", checkpoint_every=1e9)
+        assert len(written) == 1
+
+
+class TestRefused:
+    @pytest.fixture
+    def path(self, tmp_path):
+        run(tmp_path / "run.npz", max_iter=5)
+        return tmp_path / "run.npz"
+
+    CHANGES: ClassVar = {
+        "rank was 4 and is 3": {"rank": 3},
+        "algorithm was 'qn' and is '3b'": {"algorithm": "3b"},
+        "settings was .*'memory': 10.* and is .*'memory': 3": {"algorithm": relunmd.QuasiNewton(memory=3)},
+        "dtype was 'float64' and is 'float32'": {"dtype": np.float32},
+        "init was .*'shifted'.* and is .*'random'": {"init": "random"},
+        "n_starts was 1 and is 2": {"n_starts": 2},
+        "random_state was 0 and is 1": {"random_state": 1},
+        r"shape of X was \(40, 30\) and is \(39, 30\)": {"X": X[:-1]},
+        "dtype of X was float64 and is float32": {"X": X.astype(np.float32), "dtype": np.float64},
+        "sum of X was .* and is": {"X": X + (X > 0) * 1e-6},
+        "number of nonzeros of X": {"X": X * (X > 0.01)},
+        "in another order": {"X": X[::-1]},
+    }
+
+    @pytest.mark.parametrize("sentence", CHANGES)
+    def test_another_run(self, path, sentence):
+        before = path.read_bytes()
+        with pytest.raises(InputError, match=f"checkpoint must be of the same .*{sentence}"):
+            run(path, **self.CHANGES[sentence])
+        assert path.read_bytes() == before
+
+    def test_a_given_start_is_part_of_it(self, tmp_path):
+        W, H = np.ones((40, 4)), np.ones((4, 30))
+        run(tmp_path / "run.npz", init=(W, H), max_iter=5)
+        run(tmp_path / "run.npz", init=(W, H), max_iter=6)
+        with pytest.raises(InputError, match="init was"):
+            run(tmp_path / "run.npz", init=(2 * W, H))
+
+    def test_a_seed_that_is_no_number_is_not_asked(self, path):
+        run(path, random_state=None)
+        run(path, random_state=np.random.default_rng(3))
+
+    def test_the_same_matrix_stored_otherwise_is_the_same(self, path):
+        assert run(path, sparse.csr_array(X)).n_iter == 30
+
+    @pytest.mark.parametrize("every", [-1, None, "often", np.nan])
+    def test_every(self, tmp_path, every):
+        with pytest.raises(InputError, match="checkpoint_every must be a number of seconds of at least 0"):
+            run(tmp_path / "run.npz", checkpoint_every=every)
+
+    def test_places(self, tmp_path):
+        with pytest.raises(InputError, match="a file in a folder that is there"):
+            run(tmp_path / "no" / "run.npz")
+        with pytest.raises(InputError, match="a file in a folder that is there"):
+            run(tmp_path)
+        with pytest.raises(InputError, match="must be the path of a file"):
+            run(5)
+
+    def test_something_else(self, tmp_path):
+        (tmp_path / "run.npz").write_text("diary")
+        with pytest.raises(FileError, match="Name another file, or delete it to begin anew"):
+            run(tmp_path / "run.npz")
+        run(None, max_iter=3).save(tmp_path / "run.npz")
+        with pytest.raises(FileError, match=r"must be a checkpoint .* it is relunmd model"):
+            run(tmp_path / "run.npz")
+        assert relunmd.Decomposition.load(tmp_path / "run.npz").n_iter == 3
+
+    def test_another_version_of_the_algorithm(self, path, monkeypatch):
+        monkeypatch.setattr(relunmd.QuasiNewton, "state_type", relunmd.algorithms.State)
+        with pytest.raises(FileError, match="another version of the algorithm"):
+            run(path)
+
+
+def test_a_checkpoint_of_every_version_is_gone_on_from():
+    (file,) = (HERE / "data").glob("checkpoint-*.npz")
+    first = []
+    content = file.read_bytes()
+
+    def stop(progress):
+        first.append(progress.iteration)
+        return True
+
+    try:
+        d = run(file, callback=stop, checkpoint_every=1e9)
+    finally:
+        file.write_bytes(content)
+    assert first == [11]
+    assert d.n_iter == 11
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_being_written_is_not_written_over(tmp_path, monkeypatch, name):
+    """A writer so slow that the run makes ten steps meanwhile."""
+    go_on, compared = threading.Event(), []
+
+    def slow(place, kind, number, about, arrays):
+        before = {key: array.copy() for key, array in arrays.items()}
+        go_on.wait(30)
+        go_on.clear()
+        compared.append(all(before[key].tobytes() == array.tobytes() for key, array in arrays.items()))
+
+    def release(progress):
+        if progress.iteration % 10 == 0:
+            go_on.set()
+            time.sleep(0.05)
+        if progress.iteration == 40:
+            threading.Thread(target=lambda: (time.sleep(0.2), go_on.set(), time.sleep(0.2), go_on.set())).start()
+
+    monkeypatch.setattr(checkpoints, "write_archive", slow)
+    d = run(tmp_path / "run.npz", algorithm=name, max_iter=40, callback=release)
+    assert all(compared)
+    assert len(compared) >= (2 if d.n_iter else 1)
+    same_bits(d, run(None, algorithm=name, max_iter=40))
+
+
+class TestKilled:
+    @pytest.mark.parametrize("kind", killed.KINDS)
+    @pytest.mark.parametrize("name", ["qn", "a-nmd", "em", "3b-factored"])
+    def test_at_twenty_moments(self, tmp_path, name, kind):
+        path, log = tmp_path / "run.npz", tmp_path / "log"
+        whole = relunmd.decompose(killed.KINDS[kind], algorithm=name, **killed.RUN)
+        random = np.random.default_rng(len(name) + len(kind))
+        kills = resumed = while_writing = 0
+        while kills < 20:
+            existed = path.exists()
+            log.write_text("")
+            process = killed.CONTEXT.Process(target=killed.run, args=(name, kind, path, log))
+            process.start()
+            in_writing = kills % 2 == 0 and _partial_appears(path, process)
+            time.sleep(random.uniform(0, 0.002 if in_writing else 0.3))
+            process.kill()
+            process.join()
+            iterations = [int(line) for line in log.read_text().split()]
+            if existed and iterations:
+                assert iterations[0] > 0
+                resumed += 1
+            if process.exitcode == 0:  # It had ended before.
+                same_bits(whole, relunmd.decompose(killed.KINDS[kind], algorithm=name, checkpoint=path, **killed.RUN))
+                path.unlink()
+                continue
+            assert process.exitcode == -9
+            kills += 1
+            while_writing += bool(_partials(path))
+        assert resumed >= 3
+        assert while_writing >= 1
+        same_bits(whole, relunmd.decompose(killed.KINDS[kind], algorithm=name, checkpoint=path, **killed.RUN))
+        assert not _partials(path)
+
+
+def _partials(path):
+    return [file for file in path.parent.iterdir() if file.name.endswith(".partial")]
+
+
+def _partial_appears(path, process):
+    """Wait until a checkpoint is being written."""
+    before = set(_partials(path))
+    while process.is_alive():
+        if set(_partials(path)) - before:
+            return True
+    return False
+
+
+class TestDisk:
+    @pytest.mark.parametrize("name", ["qn", "a-nmd"])
+    @pytest.mark.parametrize("misfortune", [killed.run_on_a_full_disk, killed.run_in_a_folder_made_read_only])
+    def test_what_the_disk_refuses(self, tmp_path, misfortune, name):
+        folder = tmp_path / "folder"
+        folder.mkdir()
+        for parent in [tmp_path, *tmp_path.parents]:  # For the user that root becomes.
+            with contextlib.suppress(OSError):
+                parent.chmod(parent.stat().st_mode | 0o055)
+        process = killed.CONTEXT.Process(target=misfortune, args=(name, folder / "run.npz", tmp_path / "outcome"))
+        process.start()
+        process.join(60)
+        folder.chmod(0o755)
+        assert process.exitcode == 0
+        with np.load(tmp_path / "outcome") as told:
+            assert told["intact"]
+            assert told["files"].tolist() == ["run.npz"]
+            assert told["status"] == "MAX_ITER"
+            assert "run.npz could not be written" in str(told["log"])
+            found = told["W"].tobytes(), told["H"].tobytes()
+        whole = relunmd.decompose(killed.X, algorithm=name, **killed.RUN)
+        assert found == (whole.W.tobytes(), whole.H.tobytes())
+        same_bits(whole, relunmd.decompose(killed.X, algorithm=name, checkpoint=folder / "run.npz", **killed.RUN))
+
+
+@pytest.mark.parametrize("name", ["qn", "a-em"])
+def test_mutated_checkpoints_go_on_or_give_a_sentence(tmp_path, name, capfd):
+    settings = {"algorithm": name, "max_iter": 12, "checkpoint_every": 1e9}
+    run(tmp_path / "run.npz", **settings)
+    whole = (tmp_path / "run.npz").read_bytes()
+    sentences, gone_on = [], 0
+    tracemalloc.start()
+    for what, content in mutants(whole, 250, seed=1):
+        mutant = tmp_path / "mutant.npz"
+        mutant.write_bytes(content)
+        try:
+            d = run(mutant, **settings | {"max_iter": 15})
+        except (FileError, InputError) as reason:
+            sentences.append((what, str(reason)))
+            continue
+        gone_on += 1
+        assert np.isfinite(d.W).all(), what
+        assert np.isfinite(d.H).all(), what
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6
+    assert all("mutant.npz" in sentence or "checkpoint" in sentence for _, sentence in sentences)
+    assert len(sentences) > 150
+    assert gone_on > 10
+    assert "EXECUTED" not in "".join(capfd.readouterr())
