@@ -52,10 +52,10 @@ def plain(value: Any) -> Any:
     >>> plain({"a": np.float64(0.5), "b": (1, None)})
     {'a': 0.5, 'b': [1, None]}
     """
+    if isinstance(value, np.generic):  # First, since np.float64 is a float too.
+        return value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, np.ndarray):
         return plain(value.tolist())
     if isinstance(value, Mapping):
