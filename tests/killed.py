@@ -43,11 +43,11 @@ def run_on_a_full_disk(name, checkpoint, outcome):
 
     def note(progress):
         if progress.iteration == 10:
-            _wait_for_writer()
+            wait_for_writer()
             seen["before"] = Path(checkpoint).read_bytes()
             resource.setrlimit(resource.RLIMIT_FSIZE, (2048, resource.RLIM_INFINITY))
         if progress.iteration == 25:
-            _wait_for_writer()
+            wait_for_writer()
             seen["during"] = Path(checkpoint).read_bytes()
             seen["files"] = [file.name for file in Path(checkpoint).parent.iterdir()]
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -64,7 +64,7 @@ def run_in_a_folder_made_read_only(name, checkpoint, outcome):
 
     def note(progress):
         if progress.iteration == 10:
-            _wait_for_writer()
+            wait_for_writer()
             seen["before"] = Path(checkpoint).read_bytes()
             folder.chmod(0o555)
             if os.geteuid() == 0:  # Whom nobody forbids anything.
@@ -75,7 +75,7 @@ def run_in_a_folder_made_read_only(name, checkpoint, outcome):
     _tell(outcome, d, log, intact, [file.name for file in folder.iterdir()])
 
 
-def _wait_for_writer():
+def wait_for_writer():
     for thread in threading.enumerate():
         if thread.name == "relunmd-checkpoint":
             thread.join()

@@ -1,7 +1,11 @@
 """Checkpoints: a run that is stopped anyhow, anywhere, goes on with the same bits."""
 
 import contextlib
+import json
 import logging
+import os
+import shutil
+import signal
 import threading
 import time
 import tracemalloc
@@ -15,6 +19,7 @@ from scipy import sparse
 import relunmd
 from relunmd import FileError, InputError, Status
 from relunmd import checkpoint as checkpoints
+from relunmd.archive import read_archive, write_archive
 from tests import killed
 from tests.conftest import synthetic
 from tests.mutants import mutants
@@ -29,14 +34,14 @@ def run(path, X=X, rank=4, algorithm="qn", **settings):
     return relunmd.decompose(X, rank, algorithm, checkpoint=path, **given | settings)
 
 
-def same_bits(one, other):
+def same_bits(one, other, but=("time",)):
     assert one.W.tobytes() == other.W.tobytes()
     assert one.H.tobytes() == other.H.tobytes()
     for name in ("error", "n_iter", "status", "best_iter"):
         assert getattr(one, name) == getattr(other, name), name
     assert one.history.columns.keys() == other.history.columns.keys()
     for name, column in one.history.columns.items():
-        if name != "time":
+        if name not in but:
             assert column.tobytes() == other.history.columns[name].tobytes(), name
 
 
@@ -86,6 +91,61 @@ class TestGoesOn:
         begun = []
         same_bits(whole, run(path, np.eye(12), 3, callback=lambda p: begun.append(p.iteration), **settings))
         assert begun[0] != 0 or calls[-1] == 100
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_a_race_that_was_stopped_in_its_first_leg(self, tmp_path, seed):
+        settings = {"X": np.eye(12), "rank": 3, "n_starts": 4, "init": "random", "random_state": seed}
+        for limit in (40, 100, 150):
+            run(tmp_path / "run.npz", max_iter=limit, **settings)
+        # The starts take turns at other moments, which is what `passes` counts.
+        whole, parts = run(None, max_iter=300, **settings), run(tmp_path / "run.npz", max_iter=300, **settings)
+        same_bits(whole, parts, but=("time", "passes"))
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_interrupted_while_a_later_start_is_made(self, tmp_path, monkeypatch, seed):
+        settings = {"X": np.eye(12), "rank": 3, "n_starts": 3, "init": "random", "random_state": seed, "max_iter": 120}
+        whole, made = run(None, **settings), []
+        original = relunmd.init.RandomInit.make
+
+        def interrupted(self, problem, random):
+            made.append(original(self, problem, random))
+            if len(made) == 2:
+                raise KeyboardInterrupt
+            return made[-1]
+
+        monkeypatch.setattr(relunmd.init.RandomInit, "make", interrupted)
+        assert run(tmp_path / "run.npz", **settings).status is Status.INTERRUPTED
+        same_bits(whole, run(tmp_path / "run.npz", **settings))
+
+    def test_interrupted_in_the_middle_of_an_iteration(self, tmp_path, monkeypatch):
+        """Some of its passes have been made already, and do not count."""
+        whole, passes = run(None, algorithm="a-em"), []
+        original = relunmd.executor.ThreadExecutor.run
+
+        def interrupted(self, *given, **named):
+            passes.append(1)
+            if len(passes) == 30:
+                raise KeyboardInterrupt
+            return original(self, *given, **named)
+
+        monkeypatch.setattr(relunmd.executor.ThreadExecutor, "run", interrupted)
+        assert run(tmp_path / "run.npz", algorithm="a-em").status is Status.INTERRUPTED
+        same_bits(whole, run(tmp_path / "run.npz", algorithm="a-em"))
+
+    @pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning")
+    def test_a_run_that_failed_fails_again(self, tmp_path):
+        settings = {"X": np.eye(12, dtype=np.float32), "algorithm": relunmd.ThreeBlock(beta=0.99), "max_iter": 1500}
+        first = run(tmp_path / "run.npz", **settings)
+        assert first.status is Status.FAILED
+        same_bits(first, run(tmp_path / "run.npz", **settings))
+
+    def test_from_another_folder(self, tmp_path, monkeypatch):
+        """The path is that of the folder in which the run began."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "other").mkdir()
+        run("run.npz", callback=lambda progress: os.chdir(tmp_path / "other"))
+        assert (tmp_path / "run.npz").exists()
+        assert not list((tmp_path / "other").iterdir())
 
     def test_often(self, tmp_path):
         """Stopped after every single iteration."""
@@ -185,6 +245,36 @@ class TestLimits:
         same_bits(run(None), run(tmp_path / "run.npz", callback=lambda p: first.append(p.iteration)))
         assert first[0] == 7
 
+    def test_pressed_while_the_end_is_written(self, tmp_path, monkeypatch):
+        """The result comes back at once, and what is being written is written."""
+        go_on, original = threading.Event(), checkpoints.write_archive
+
+        def slow(*given):
+            os.kill(os.getpid(), signal.SIGINT)
+            go_on.wait(30)
+            original(*given)
+
+        monkeypatch.setattr(checkpoints, "write_archive", slow)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            d = run(tmp_path / "run.npz", checkpoint_every=1e9)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert (d.status, d.n_iter) == (Status.INTERRUPTED, 30)
+        assert not (tmp_path / "run.npz").exists()
+        go_on.set()
+        killed.wait_for_writer()
+        assert (tmp_path / "run.npz").exists()
+
+    def test_no_thread_to_be_had(self, tmp_path, monkeypatch):
+        def fail(self):
+            raise RuntimeError("can't start new thread")
+
+        whole = run(None, n_jobs=1)
+        monkeypatch.setattr(threading.Thread, "start", fail)
+        same_bits(whole, run(tmp_path / "run.npz", n_jobs=1))
+        same_bits(whole, run(tmp_path / "run.npz", n_jobs=1))
+
     def test_seldom_enough(self, tmp_path, monkeypatch):
         """No write but the last one, if the time has not come."""
         written = []
@@ -192,6 +282,11 @@ class TestLimits:
         monkeypatch.setattr(checkpoints, "write_archive", lambda *given: (written.append(1), original(*given)))
         run(tmp_path / "run.npz", checkpoint_every=1e9)
         assert len(written) == 1
+
+
+def _seal(path, about, arrays):
+    about = {name: value for name, value in about.items() if name in ("identity", "run")}
+    write_archive(path, "checkpoint", 1, about, arrays)
 
 
 class TestRefused:
@@ -229,9 +324,77 @@ class TestRefused:
         with pytest.raises(InputError, match="init was"):
             run(tmp_path / "run.npz", init=(2 * W, H))
 
-    def test_a_seed_that_is_no_number_is_not_asked(self, path):
-        run(path, random_state=None)
-        run(path, random_state=np.random.default_rng(3))
+    def test_a_seed_that_is_no_number_is_not_asked_and_the_file_keeps_its_own(self, path):
+        run(path, random_state=None, max_iter=6)
+        run(path, random_state=np.random.default_rng(3), max_iter=7)
+        with pytest.raises(InputError, match="random_state was 0 and is 6"):
+            run(path, random_state=6, max_iter=8)
+        same_bits(run(None), run(path, random_state=0))
+
+    def test_a_number_where_there_was_none(self, tmp_path):
+        run(tmp_path / "run.npz", random_state=None, max_iter=5)
+        with pytest.raises(InputError, match="random_state was None and is 5"):
+            run(tmp_path / "run.npz", random_state=5)
+
+    def test_random_bits_of_another_kind(self, path):
+        with pytest.raises(InputError, match="generator was 'PCG64' and is 'MT19937'"):
+            run(path, random_state=np.random.Generator(np.random.MT19937(0)))
+
+    @pytest.mark.parametrize("reason", [OSError("the disk of X is gone"), MemoryError()])
+    def test_what_is_not_the_files_fault_is_not_blamed_on_it(self, path, monkeypatch, reason):
+        def fail(*given):
+            raise reason
+
+        monkeypatch.setattr("relunmd.problem.Problem.error", fail)
+        with pytest.raises(type(reason)):
+            run(path)
+        monkeypatch.setattr("relunmd.archive._read_member", fail)
+        with pytest.raises(FileError, match="cannot be read") as told:
+            run(path)
+        assert "delete" not in str(told.value)
+
+    def test_a_file_of_someone_who_knows_the_form(self, path):
+        """Whole, with the right checksums, and yet not what a run would have written."""
+        whole = path.read_bytes()
+        with np.load(path) as members:
+            arrays = dict(members)
+        about = json.loads(arrays.pop("metadata").tobytes())
+        course = about["run"]["courses"][0]
+        changes = {
+            "more": {"0.history.more": arrays["0.history.time"]},
+            "flat": {"0.history.time": np.ones((6, 2))},
+            "nan": {"0.history.time": np.full(6, np.nan)},
+            "long": {"0.state.step": np.array(0.5, np.longdouble)},
+            "wide": {"0.history.leak": np.ones((6, 2))},
+        }
+        for name, change in changes.items():
+            _seal(path, about, arrays | change)
+            with pytest.raises(FileError, match="damaged, or something else"):
+                run(path)
+            assert name
+        for missing in ("iteration", "time", "passes"):
+            _seal(path, about, {name: x for name, x in arrays.items() if name != f"0.history.{missing}"})
+            with pytest.raises(FileError, match="damaged, or something else"):
+                run(path)
+        _seal(path, about | {"run": about["run"] | {"courses": [course | {"settled": 7}]}}, arrays)
+        with pytest.raises(FileError, match="damaged, or something else"):
+            run(path)
+        path.write_bytes(whole)
+        same_bits(run(None), run(path))
+
+    @pytest.mark.parametrize(("bits", "inner", "name"), [("MT19937", True, "pos"), ("Philox", False, "buffer_pos")])
+    def test_positions_beyond_the_buffers_of_random_bits(self, tmp_path, bits, inner, name):
+        def random():
+            return np.random.Generator(getattr(np.random, bits)(5))
+
+        path = tmp_path / "run.npz"
+        run(path, random_state=random(), max_iter=2)
+        about, arrays = read_archive(path, "checkpoint", 1)
+        state = about["run"]["random"]
+        (state["state"] if inner else state)[name] = 10**6
+        _seal(path, about, arrays)
+        with pytest.raises(FileError, match="a random state that cannot be"):
+            run(path, random_state=random())
 
     def test_the_same_matrix_stored_otherwise_is_the_same(self, path):
         assert run(path, sparse.csr_array(X)).n_iter == 30
@@ -264,21 +427,13 @@ class TestRefused:
             run(path)
 
 
-def test_a_checkpoint_of_every_version_is_gone_on_from():
-    (file,) = (HERE / "data").glob("checkpoint-*.npz")
-    first = []
-    content = file.read_bytes()
-
-    def stop(progress):
-        first.append(progress.iteration)
-        return True
-
-    try:
-        d = run(file, callback=stop, checkpoint_every=1e9)
-    finally:
-        file.write_bytes(content)
-    assert first == [11]
-    assert d.n_iter == 11
+@pytest.mark.parametrize("number", range(1, checkpoints._VERSION + 1))
+def test_a_checkpoint_of_every_version_is_gone_on_from(tmp_path, number):
+    shutil.copy(HERE / "data" / f"checkpoint-{number}.npz", tmp_path / "run.npz")
+    told = []
+    d = run(tmp_path / "run.npz", max_iter=12, callback=told.append)
+    assert [progress.iteration for progress in told] == [11, 12]
+    assert d.n_iter == 12
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -378,6 +533,7 @@ class TestDisk:
         same_bits(whole, relunmd.decompose(killed.X, algorithm=name, checkpoint=folder / "run.npz", **killed.RUN))
 
 
+@pytest.mark.filterwarnings("ignore:.* encountered in:RuntimeWarning")
 @pytest.mark.parametrize("name", ["qn", "a-em"])
 def test_mutated_checkpoints_go_on_or_give_a_sentence(tmp_path, name, capfd):
     settings = {"algorithm": name, "max_iter": 12, "checkpoint_every": 1e9}

@@ -1,5 +1,6 @@
 """Models on disk: what is saved comes back, whole or with a sentence."""
 
+import contextlib
 import errno
 import io
 import json
@@ -137,6 +138,13 @@ class TestRefused:
         with pytest.raises(relunmd.InputError, match="path must be the path of a file"):
             relunmd.Decomposition.load(path)
 
+    def test_places_that_no_file_can_have(self, tmp_path):
+        (tmp_path / "loop").symlink_to(tmp_path / "loop")
+        for path in ("/", "..", "a\0b", tmp_path / ("x" * 300), tmp_path / "loop"):
+            for use in (D.save, D.export_mat, relunmd.Decomposition.load):
+                with pytest.raises(relunmd.RelunmdError, match="must be the path of a file"):
+                    use(path)
+
     def test_no_such_folder(self, tmp_path):
         with pytest.raises(FileError, match=r"could not be written: .*No such file"):
             D.save(tmp_path / "no" / "model.npz")
@@ -231,13 +239,37 @@ class TestFiles:
         assert (tmp_path / "model.npz").read_bytes() == before
         assert _names(tmp_path) == ["model.npz"]
 
-    def test_partials_are_removed_and_nothing_else(self, tmp_path):
+    def test_partials_are_removed_and_nothing_else(self, tmp_path, monkeypatch):
         place = tmp_path / "run.npz"
-        kept = ["run.npz", ".run.npz", ".run.npz.partial", ".other.npz.0123456789ab.partial", ".run.npz.short.partial"]
-        for name in [*kept, ".run.npz.0123456789ab.partial"]:
+        kept = [".run.npz", ".run.npz.partial", "other.npz", "run.npz"]
+        for name in kept:
             (tmp_path / name).touch()
+        for name in ("run.npz", "other.npz"):
+            with contextlib.suppress(ZeroDivisionError), monkeypatch.context() as patched:
+                patched.setattr(Path, "unlink", lambda *given, **named: None)  # As if it had been killed.
+                write_beside(tmp_path / name, lambda out: 1 / 0)
+        assert len(_names(tmp_path)) == 6
+        remove_partials(tmp_path / "other.npz")
+        assert len(_names(tmp_path)) == 5
         remove_partials(place)
         assert _names(tmp_path) == sorted(kept)
+
+    def test_a_name_as_long_as_they_may_be(self, tmp_path):
+        D.save(tmp_path / ("x" * 255))
+        same(D, relunmd.Decomposition.load(tmp_path / ("x" * 255)))
+
+    def test_who_may_read_it_does_not_change(self, tmp_path):
+        D.save(tmp_path / "model.npz")
+        (tmp_path / "model.npz").chmod(0o600)
+        D.save(tmp_path / "model.npz")
+        assert (tmp_path / "model.npz").stat().st_mode & 0o777 == 0o600
+
+    def test_a_link_stays_one(self, tmp_path):
+        (tmp_path / "there").mkdir()
+        (tmp_path / "model.npz").symlink_to("there/model.npz")
+        D.save(tmp_path / "model.npz")
+        assert (tmp_path / "model.npz").is_symlink()
+        assert _names(tmp_path / "there") == ["model.npz"]
 
     def test_order_of_memory_comes_back(self, tmp_path):
         """BLAS may give other bits for a matrix stored by columns."""
@@ -297,7 +329,7 @@ def test_matlab_without_settings_and_too_large(tmp_path, monkeypatch):
 def test_metadata_is_bounded(tmp_path):
     D.save(tmp_path / "model.npz")
     members = members_of((tmp_path / "model.npz").read_bytes())
-    members["metadata.npy"] = npy(np.zeros(archive._MOST_METADATA + 1, np.uint8))
+    members["metadata.npy"] = npy(np.zeros(2 * archive._MOST_METADATA, np.uint8))
     (tmp_path / "model.npz").write_bytes(sealed(members, reseal=False))
     with pytest.raises(FileError, match="bytes of metadata"):
         relunmd.Decomposition.load(tmp_path / "model.npz")

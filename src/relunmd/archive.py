@@ -2,7 +2,7 @@
 
 NumPy opens it too. The JSON (the member "metadata", bytes) is written last and names every member with its checksum:
 a file of which a part is missing, changed, exchanged or added is told apart from a whole one. Nothing is unpickled,
-and no more is allocated than the file has bytes.
+arrays take no more memory than the file has bytes, and the JSON is bounded.
 """
 
 import json
@@ -27,7 +27,8 @@ Array = NDArray[Any]
 Metadata = dict[str, Any]
 
 _METADATA = "metadata"
-_MOST_METADATA = 1 << 24
+_MOST_METADATA, _MOST_A_MEMBER = 1 << 20, 1 << 8
+"""Bytes of JSON, and how many more for each member that it names; parsed they may take thirty times as much."""
 _CHUNK = 1 << 20
 """Bytes written at a time: 4 MiB took 1.5 times as much of the processors as one, 128 KiB 1.2 times."""
 _WHEN = (1980, 1, 1, 0, 0, 0)
@@ -136,8 +137,8 @@ def damage_told(place: Path, kind: str) -> Iterator[None]:
         raise
     except FileNotFoundError as reason:
         raise FileError(f"There is no {kind} at {place}.") from reason
-    except OSError as reason:
-        raise FileError(f"The {kind} {place} cannot be read: {reason}.") from reason
+    except (OSError, MemoryError) as reason:
+        raise FileError(f"The {kind} {place} cannot be read: {reason or 'there is too little memory'}.") from reason
     except Exception as reason:
         raise FileError(
             f"{place} must be a {kind} as relunmd writes it. It is damaged, or something else: "
@@ -157,7 +158,10 @@ def read_archive(place: Path, kind: str, newest: int) -> tuple[Metadata, dict[st
                 raise _foreign(place, kind, "its members contradict each other")
             if _METADATA not in infos:
                 raise _foreign(place, kind, f"it has no member {_METADATA!r}")
-            metadata = _read_metadata(members, infos.pop(_METADATA))
+            about = infos.pop(_METADATA)
+            if about.file_size > _MOST_METADATA + _MOST_A_MEMBER * len(infos):
+                raise _foreign(place, kind, f"it has {about.file_size} bytes of metadata")
+            metadata = _read_metadata(members, about)
             _check_version(place, kind, newest, metadata)
             if {name: info.CRC for name, info in infos.items()} != metadata["members"]:
                 raise _foreign(place, kind, "some of its members are missing, changed or exchanged")
@@ -190,8 +194,6 @@ def _array_name(info: zipfile.ZipInfo) -> str:
 
 
 def _read_metadata(members: zipfile.ZipFile, info: zipfile.ZipInfo) -> Metadata:
-    if info.file_size > _MOST_METADATA:
-        raise ValueError(f"{info.file_size} bytes of metadata")
     about = json.loads(_read_member(members, info).tobytes())
     if not isinstance(about, dict):
         raise TypeError("the metadata is no JSON object")

@@ -8,9 +8,9 @@ A write that fails is told in the log, the run goes on, and the last good checkp
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ class Identity:
     settings: Mapping[str, Any]
     init: Mapping[str, Any]
     n_starts: int
+    generator: str
+    """The kind of random bits."""
     random_state: int | None
     """None if it was not given as a number."""
 
@@ -59,34 +61,32 @@ class Identity:
     def differences(self, other: Mapping[str, Any]) -> list[str]:
         """In what a run that was written down is another one, in words."""
         was = Fingerprint.from_json(other["fingerprint"])
-        names = {"nonzeros": "number of nonzeros", "total": "sum", "squares": "sum of squares"}
+        words = {"nonzeros": "number of nonzeros", "total": "sum", "squares": "sum of squares"}
         told = [
-            f"{names.get(name, name)} of X was {getattr(was, name)} and is {getattr(self.fingerprint, name)}"
+            f"{words.get(name, name)} of X was {getattr(was, name)} and is {getattr(self.fingerprint, name)}"
             for name in self.fingerprint.differences(was)
         ]
         now = self.to_json()
-        for name in ("rank", "dtype", "algorithm", "settings", "init", "n_starts", "random_state"):
-            seeds = name == "random_state" and None in (now[name], other[name])
-            if now[name] != other[name] and not seeds:
-                told.append(f"{name} was {other[name]!r} and is {now[name]!r}")
-        return told
+        names = ["rank", "dtype", "algorithm", "settings", "init", "n_starts", "generator"]
+        if self.random_state is not None:  # Who gives no number takes whatever there is.
+            names.append("random_state")
+        return told + [f"{name} was {other[name]!r} and is {now[name]!r}" for name in names if now[name] != other[name]]
 
 
 class Checkpoint:
     """The file of one run, written at most every so many seconds."""
 
-    def __init__(self, place: Path, every: float) -> None:
+    def __init__(self, place: Path, every: float, identity: Identity) -> None:
         self.place = place
         self._every = every
+        self._identity = identity
         self._last = time.perf_counter()
         self._thread: threading.Thread | None = None
-        self._identity: Identity | None = None
         self._at: object = None
         """What the file is known to hold: the mark of the last snapshot that was written."""
 
-    def open(self, identity: Identity) -> Snapshot | None:
-        """Say whose checkpoint this is; what is there already, if it is of the same run."""
-        self._identity = identity
+    def open(self) -> Snapshot | None:
+        """What is there already, if it is of the same run."""
         try:
             remove_partials(self.place)
         except OSError as reason:
@@ -95,15 +95,16 @@ class Checkpoint:
             return None
         with self.making_sense():
             about, arrays = read_archive(self.place, _KIND, _VERSION)
-            differences = identity.differences(about["identity"])
+            differences = self._identity.differences(about["identity"])
             if differences:
                 raise InputError(
                     f"checkpoint must be of the same run. That in {self.place} is of another: "
                     f"{'; '.join(differences)}. Name another file, or delete it to begin anew."
                 )
-            snapshot = Snapshot(about["run"], arrays)
-            self._at = snapshot.about["mark"]
-        return snapshot
+            if self._identity.random_state is None:
+                self._identity = replace(self._identity, random_state=about["identity"]["random_state"])
+            self._at = about["run"]["mark"]
+            return Snapshot(about["run"], arrays)
 
     @contextmanager
     def making_sense(self) -> Iterator[None]:
@@ -112,6 +113,8 @@ class Checkpoint:
             with damage_told(self.place, _KIND):
                 yield
         except FileError as reason:
+            if isinstance(reason.__cause__, OSError | MemoryError):  # There may be nothing wrong with it.
+                raise
             raise FileError(f"{reason} Name another file, or delete it to begin anew.") from reason
 
     @property
@@ -125,27 +128,45 @@ class Checkpoint:
 
     def begin(self, snapshot: Snapshot) -> None:
         """Write in the background; not while `busy`."""
-        self._thread = threading.Thread(target=self._write, args=(snapshot,), name="relunmd-checkpoint")
-        self._thread.start()
-
-    def finish(self, snapshot: Snapshot) -> None:
-        """Write the end of the run, unless it is there already, and wait until it is on the disk."""
-        if self._thread is not None:
-            self._thread.join()
-        if snapshot.about["mark"] != self._at:
+        thread = threading.Thread(target=self._write, args=(snapshot,), name="relunmd-checkpoint", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # There are as many threads as there may be.
             self._write(snapshot)
+        else:
+            self._thread = thread
+
+    def finish(self, snapshot: Snapshot, stop: Callable[[], bool]) -> bool:
+        """Write the end of the run, unless it is there already, and wait until it is on the disk.
+
+        Returns whether it could: when `stop` says so it does not wait any longer. What is being written then goes on
+        as long as the process does.
+        """
+        if not self._wait(stop):
+            return False
+        if snapshot.about["mark"] == self._at:
+            return True
+        self.begin(snapshot)
+        return self._wait(stop)
+
+    def _wait(self, stop: Callable[[], bool]) -> bool:
+        while self._thread is not None and self._thread.is_alive():
+            self._thread.join(0.1)
+            if stop():
+                log.warning("Interrupted while the checkpoint %s is being written; not waiting for it", self.place)
+                return False
+        return True
 
     def _write(self, snapshot: Snapshot) -> None:
-        identity = {} if self._identity is None else self._identity.to_json()
-        about = {"identity": identity, "run": snapshot.about}
+        about = {"identity": self._identity.to_json(), "run": snapshot.about}
         try:
             write_archive(self.place, _KIND, _VERSION, about, snapshot.arrays)
             self._at = snapshot.about["mark"]
-        except (OSError, MemoryError) as reason:
+        except Exception as reason:  # Whatever it is, the run is worth more.
             log.warning(
                 "The checkpoint %s could not be written: %s. The run goes on; the checkpoint before it, if there was "
                 "one, is as it was.",
                 self.place,
-                reason,
+                reason or type(reason).__name__,
             )
         self._last = time.perf_counter()

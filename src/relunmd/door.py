@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from relunmd import kernels
 from relunmd.algorithms import Algorithm
-from relunmd.checkpoint import Identity
+from relunmd.checkpoint import Checkpoint, Identity
 from relunmd.executor import ThreadExecutor
 from relunmd.init import INITS, Init, RandomInit
 from relunmd.linalg import canonical_factors
@@ -101,7 +101,8 @@ def decompose(
         Written every so often, and at the end whatever ended the run; killed at any moment, it is whole. If it is
         there and of the same run (X, rank, algorithm, settings, start, seed and dtype) the run goes on from it, with
         the same bits as if it had never stopped; of another run it is refused. Limits may differ: a finished run with
-        a larger one goes on, `max_time` being that of all sittings together.
+        a larger one goes on, `max_time` being that of all sittings together. (With several starts, those that were
+        dropped under a larger `tol` stay dropped.)
     checkpoint_every : least number of seconds between two of them
 
     Returns
@@ -156,21 +157,19 @@ def decompose(
             from relunmd.progress import ProgressLine  # rich is slow to import
 
             callbacks.append(stack.enter_context(ProgressLine(method.name, limits)))
-        earlier = None
-        if file is not None:
-            earlier = file.open(
-                Identity(
-                    fingerprint=problem.fingerprint,
-                    rank=rank,
-                    dtype=str(float_type),
-                    algorithm=method.name,
-                    settings=asdict(method),
-                    init=_facts_of(start),
-                    n_starts=len(starts),
-                    random_state=int(random_state) if isinstance(random_state, numbers.Integral) else None,
-                )
-            )
-        outcome = solve(problem, method, starts, random, limits, clock, callbacks, file, earlier)
+        identity = Identity(
+            fingerprint=problem.fingerprint,
+            rank=rank,
+            dtype=str(float_type),
+            algorithm=method.name,
+            settings=asdict(method),
+            init=_facts_of(start),
+            n_starts=len(starts),
+            generator=type(random.bit_generator).__name__,
+            random_state=int(random_state) if isinstance(random_state, numbers.Integral) else None,
+        )
+        kept = None if file is None else Checkpoint(*file, identity)
+        outcome = solve(problem, method, starts, random, limits, clock, callbacks, kept)
         W, H = canonical_factors(outcome.W, outcome.H, problem.matrix.scale)
         total = clock.seconds()
 

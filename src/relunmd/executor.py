@@ -98,10 +98,10 @@ class _CtrlC:
     def _press(self, number: int, frame: object) -> None:
         self.pressed = True
 
-    def raise_if_pressed(self) -> None:
-        if self.pressed:
-            self.pressed = False
-            raise KeyboardInterrupt
+    def take(self) -> bool:
+        """Whether it was pressed since it was asked last."""
+        pressed, self.pressed = self.pressed, False
+        return pressed
 
 
 class _Tree:
@@ -176,6 +176,10 @@ class ThreadExecutor:
         finally:
             self._ctrl_c.__enter__()
 
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C was pressed when no pass was there to end by it; it is forgotten then."""
+        return self._ctrl_c.take()
+
     def run(
         self,
         matrix: Matrix,
@@ -242,4 +246,5 @@ class ThreadExecutor:
             wait(helpers)
         for helper in helpers:
             helper.result()
-        self._ctrl_c.raise_if_pressed()
+        if self._ctrl_c.take():
+            raise KeyboardInterrupt

@@ -2,8 +2,10 @@
 
 import os
 import secrets
+import stat
+import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,11 +17,19 @@ _PARTIAL = ".partial"
 
 
 def check_path(name: str, path: Any) -> Path:
-    """An argument as the path of a file: of the file itself where it is a link, which a rename would replace."""
+    """An argument as the absolute path of a file; of that itself where it is a link, which a rename would replace."""
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise InputError(f"{name} must be the path of a file. Got {path!r}.")
-    place = Path(os.fsdecode(path))
-    return place.resolve() if place.is_symlink() else place
+    try:
+        place = Path(os.fsdecode(path)).absolute()
+        place = place.resolve() if place.is_symlink() else place
+        if "\0" in str(place):
+            raise ValueError("a null byte")
+    except (OSError, ValueError, RuntimeError) as reason:  # Too long a name, a loop of links.
+        raise InputError(f"{name} must be the path of a file. Got {path!r}: {reason}.") from reason
+    if place.name in ("", ".."):
+        raise InputError(f"{name} must be the path of a file, not of a folder. Got {path!r}.")
+    return place
 
 
 @contextmanager
@@ -35,11 +45,14 @@ def write_beside(place: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file under another name and rename it once it is complete and on the disk.
 
     A failure leaves what was at `place` as it was, and nothing beside it; a kill may leave a file that
-    `remove_partials` finds.
+    `remove_partials` finds. Who may read what was there may read the new file.
     """
-    beside = place.with_name(f".{place.name}.{secrets.token_hex(6)}{_PARTIAL}")
+    beside = place.with_name(f"{_beginning(place)}{secrets.token_hex(6)}{_PARTIAL}")
     try:
         with beside.open("xb") as out:
+            if place.exists():
+                with suppress(OSError):  # Not every file system knows of it.
+                    beside.chmod(stat.S_IMODE(place.stat().st_mode))
             write(out)
             out.flush()
             os.fsync(out.fileno())
@@ -55,10 +68,13 @@ def remove_partials(place: Path) -> None:
 
     Should another process be writing there just now, its rename fails, and that is all that happens to it.
     """
-    ours, name_length = f".{place.name}.", len(f".{place.name}.") + 12 + len(_PARTIAL)
-    for found in place.parent.iterdir():
-        if found.name.startswith(ours) and found.name.endswith(_PARTIAL) and len(found.name) == name_length:
-            found.unlink(missing_ok=True)
+    for found in place.parent.glob(f"{_beginning(place)}*{_PARTIAL}"):
+        found.unlink(missing_ok=True)
+
+
+def _beginning(place: Path) -> str:
+    """How what is written beside a place is called: of the same length for any name, as file systems have a limit."""
+    return f".relunmd-{zlib.crc32(os.fsencode(place.name)):08x}-"
 
 
 def _sync_folder(folder: Path) -> None:

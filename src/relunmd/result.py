@@ -240,10 +240,30 @@ class Decomposition:
     def load(cls, path: str | os.PathLike[str]) -> "Decomposition":
         """What `save` wrote; nothing in a file is executed.
 
+        Parameters
+        ----------
+        path : a file that `save` wrote, with this version of relunmd or an earlier one
+
+        Returns
+        -------
+        Decomposition
+            With the same bits.
+
         Raises
         ------
         FileError
             The file is not there, is damaged, is something else, or is of a later version of relunmd.
+
+        Notes
+        -----
+        Takes the memory of W and H.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> relunmd.Decomposition.load("nowhere.npz")
+        Traceback (most recent call last):
+        relunmd.errors.FileError: There is no model at ...nowhere.npz.
         """
         place = check_path("path", path)
         with damage_told(place, _MODEL):
@@ -255,6 +275,27 @@ class Decomposition:
         Parameters
         ----------
         path : where to; what is there is replaced
+
+        Raises
+        ------
+        InputError
+            W or H takes 2 GiB or more, which such a file cannot hold.
+        FileError
+            The file could not be written; what was there is as it was.
+
+        Notes
+        -----
+        Takes the space of W and H on the disk and, while it is written, in memory.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np, relunmd, scipy.io
+        >>> d = relunmd.decompose(np.eye(10), rank=3, random_state=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     d.export_mat(f"{folder}/model.mat")
+        ...     found = scipy.io.loadmat(f"{folder}/model.mat")
+        >>> found["W"].shape, found["H"].shape
+        ((10, 3), (3, 10))
         """
         from scipy import io  # Only here, and slow to import.
 

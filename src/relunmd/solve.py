@@ -156,10 +156,6 @@ class _Course:
         return len(self._rows) - 1
 
     @property
-    def seconds(self) -> float:
-        return self._rows[-1]["time"]
-
-    @property
     def history(self) -> History:
         return History.from_rows(self._rows)
 
@@ -210,11 +206,20 @@ class _Course:
         misfit = state.misfit(problem) or State(*course.best).misfit(problem)
         if misfit:
             raise ValueError(misfit)
-        columns = {name: column.tolist() for name, column in parts["history"].items()}
-        course._rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        course._best_errors = np.minimum.accumulate(parts["history"]["error"]).tolist()
+        history, length = History.from_columns(parts["history"]), len(parts["history"]["error"])
+        columns = history.columns
+        if columns.keys() != parts["history"].keys() or history.extra.keys() != state.columns().keys():
+            raise ValueError("a history of other columns")
+        if {column.shape for column in columns.values()} != {(length,)}:
+            raise ValueError("a history of columns of different lengths")
+        if not (np.isfinite(history.time).all() and np.array_equal(history.iteration, np.arange(length))):
+            raise ValueError("a history of other iterations")
+        course._rows = [
+            dict(zip(columns, row, strict=True)) for row in zip(*(c.tolist() for c in columns.values()), strict=True)
+        ]
+        course._best_errors = np.minimum.accumulate(history.error).tolist()
         course._settled = count(about["settled"] + 1, "settled") - 1
-        if course._best_errors[-1] != course.best[2]:
+        if course._best_errors[-1] != course.best[2] or course._settled >= length:
             raise ValueError("a history that does not lead to the best factors")
         return course
 
@@ -250,6 +255,8 @@ class _Run:
         self._checkpoint = checkpoint
         self._begun = 0
         self._leg = FIRST_LEG
+        self._noted = plain(random.bit_generator.state), 0
+        """The random state and the passes when a state was noted last; what was begun since then is begun again."""
 
     @property
     def leader(self) -> _Course:
@@ -263,9 +270,9 @@ class _Run:
                 self._advance(waiting[0])
             elif self._begun < len(self._inits):
                 self._begin()
-            elif len(self.courses) > 1:
+            elif len(self.courses) > 1 and not any(course.status is Status.MAX_ITER for course in self.courses):
                 self._halve()
-            else:
+            else:  # With more iterations the ones that lie behind might win yet.
                 return
 
     def _begin(self) -> None:
@@ -304,6 +311,7 @@ class _Run:
     def _note(self, course: _Course) -> None:
         seconds, passes = self._clock.seconds(), self._problem.executor.passes
         course.note(self._limits, seconds, passes)
+        self._noted = plain(self._random.bit_generator.state), passes
         wishes = []
         if self._callbacks:
             progress = _progress(self._problem, course.state, course.iteration, seconds, passes)
@@ -319,19 +327,41 @@ class _Run:
     def snapshot(self) -> Snapshot:
         """The run as it is now; the arrays are its own."""
         courses = [course.flattened() for course in self.courses]
+        random, passes = self._noted
         about = {
             "mark": [self._begun, *(course.iteration for course in self.courses)],
             "courses": [course.about for course in courses],
             "begun": self._begun,
             "leg": self._leg,
-            "random": plain(self._random.bit_generator.state),
+            "random": random,
             "seconds": self._clock.seconds(),
-            "passes": self._problem.executor.passes,
+            "passes": passes,
         }
         arrays = {f"{i}.{name}": array for i, course in enumerate(courses) for name, array in course.arrays.items()}
         return Snapshot(about, arrays)
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def resume(self, checkpoint: Checkpoint) -> None:
+        """Go back to where the checkpoint is, if there is one."""
+        snapshot = checkpoint.open()
+        if snapshot is None:
+            return
+        with checkpoint.making_sense():
+            self._restore(snapshot)
+        self._check_best()
+        for course in self.courses:
+            course.look_at(self._limits, self._clock.seconds())
+            if course.status in (Status.TARGET, Status.MAX_TIME):
+                self.stopped = course.status
+        leader, seconds = self.leader, self._clock.seconds()
+        log.info(
+            "Going on from %s: iteration %d, error %.6g, after %.1f s",
+            checkpoint.place,
+            leader.iteration,
+            leader.best[2],
+            seconds,
+        )
+
+    def _restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot of the same run; an exception if it is none."""
         about = snapshot.about
         self.courses = [
@@ -341,24 +371,29 @@ class _Run:
         self._begun, self._leg = count(about["begun"], "begun"), count(about["leg"], "leg")
         if not 1 <= len(self.courses) <= self._begun <= len(self._inits):
             raise ValueError(f"{len(self.courses)} courses of {self._begun} starts")
-        self._check_best()
+        _check_positions(about["random"])
         self._random.bit_generator.state = about["random"]
-        self._problem.executor.passes = count(about["passes"], "passes")
+        self._noted = about["random"], count(about["passes"], "passes")
         self._clock.set(amount(about["seconds"], "seconds"))
-        for course in self.courses:
-            course.look_at(self._limits, self._clock.seconds())
-            if course.status in (Status.TARGET, Status.MAX_TIME):
-                self.stopped = course.status
 
     def _check_best(self) -> None:
         """Whether the best factors fit this X as they are said to: a fingerprint does not see rows change places."""
         W, H, error = self.leader.best
         found = self._problem.error(W, H)
+        self._problem.executor.passes = self._noted[1]
         if not abs(found - error) <= 1e-3 * error + 1e-5:
             raise InputError(
                 f"checkpoint must be of the same X. On this one its factors have the error {found:.6g}, and they had "
                 f"{error:.6g}: are the rows or columns in another order?"
             )
+
+
+def _check_positions(random: Mapping[str, Any]) -> None:
+    """NumPy takes any place in the buffers of MT19937 and Philox for a good one."""
+    inner = random.get("state")
+    for place, last in ((random.get("buffer_pos", 0), 4), (inner.get("pos", 0) if isinstance(inner, dict) else 0, 624)):
+        if not 0 <= place <= last:
+            raise ValueError("a random state that cannot be")
 
 
 def _of(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
@@ -374,24 +409,14 @@ def solve(
     clock: Clock,
     callbacks: list[Callback],
     checkpoint: Checkpoint | None = None,
-    earlier: Snapshot | None = None,
 ) -> Outcome:
-    """Make the starts and run `algorithm` from them until a limit is reached.
+    """Make the starts and run `algorithm` from them until a limit is reached, from where the checkpoint is if it is.
 
-    With several starts the history is that of the one that the result comes from. `earlier` is where an earlier run
-    with the same checkpoint was.
+    With several starts the history is that of the one that the result comes from.
     """
     run = _Run(problem, algorithm, inits, random, limits, clock, callbacks, checkpoint)
-    if checkpoint is not None and earlier is not None:
-        with checkpoint.making_sense():
-            run.restore(earlier)
-        log.info(
-            "Going on from %s: iteration %d, error %.6g, after %.1f s",
-            checkpoint.place,
-            run.leader.iteration,
-            run.leader.best[2],
-            clock.seconds(),
-        )
+    if checkpoint is not None:
+        run.resume(checkpoint)
     try:
         run.go()
         status = run.stopped or run.leader.status or Status.MAX_ITER
@@ -401,8 +426,12 @@ def solve(
         log.warning("Interrupted after iteration %d; keeping the best so far", run.leader.iteration)
         status = Status.INTERRUPTED
     finally:
-        if checkpoint is not None and run.courses:
-            checkpoint.finish(run.snapshot())
+        if (
+            checkpoint is not None
+            and run.courses
+            and not checkpoint.finish(run.snapshot(), problem.executor.interrupted)
+        ):
+            status = Status.INTERRUPTED
     winner = run.leader
     return Outcome(*winner.best, status, winner.history, winner.init_time)
 

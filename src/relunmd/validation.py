@@ -6,6 +6,7 @@ import numbers
 import os
 import reprlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from scipy import sparse
 
 from relunmd import kernels, memory
 from relunmd.algorithms import ALGORITHMS, AUTO, Algorithm
-from relunmd.checkpoint import Checkpoint
 from relunmd.errors import InputError
 from relunmd.executor import Rows, Sums, ThreadExecutor, usable_cores
 from relunmd.files import check_path
@@ -267,8 +267,8 @@ def check_starts(n_starts: Any) -> int:
     return int(n_starts)
 
 
-def check_checkpoint(checkpoint: Any, every: Any) -> Checkpoint | None:
-    """The file of a run, in a folder that is there; None for none."""
+def check_checkpoint(checkpoint: Any, every: Any) -> tuple[Path, float] | None:
+    """The file of a run, in a folder that is there, and how often it is written; None for none."""
     seconds = _number("checkpoint_every", every, "a number of seconds of at least 0", 0, math.inf)
     if seconds is None:
         raise InputError("checkpoint_every must be a number of seconds of at least 0. Got None.")
@@ -279,7 +279,7 @@ def check_checkpoint(checkpoint: Any, every: Any) -> Checkpoint | None:
         raise InputError(f"checkpoint must be a file in a folder that is there. Got {place}.")
     if not os.access(place.parent, os.W_OK):
         raise InputError(f"checkpoint must be in a folder that can be written to. Got {place}.")
-    return Checkpoint(place, seconds)
+    return place, seconds
 
 
 def check_memory(

@@ -143,7 +143,8 @@ class State:
     def misfit(self, problem: Problem) -> str | None:
         """What in this state cannot be of a run on `problem`, if anything.
 
-        Kernels do not look at the sizes of what they are given, so a state from a file has to be looked at first.
+        Kernels do not look at the sizes of what they are given, so a state from a file has to be looked at first. Only
+        W and H need be finite: a run whose next step fails may have been written down, and fails again.
         """
         (m, n), r = problem.shape, problem.rank
         sizes = {"m": m, "n": n, "r": r, "p": min(r + OVERSAMPLING, m, n)}
@@ -159,9 +160,11 @@ class State:
                     return f"{part.name} are {len(many)} and not {sizes[shape.count]}"
                 dtype = np.dtype(shape.dtype or problem.dtype)
                 if not all(_fits(array, shape.letters, dtype, sizes) for array in many):
-                    return f"{part.name} is no finite array {shape.letters} of the right size and type"
-            elif hints[part.name] in (float, int, bool) and not (np.isscalar(value) and value == value):
-                return f"{part.name} is no number"
+                    return f"{part.name} is no array {shape.letters} of the right size and type"
+                if part.name in ("W", "H") and not np.isfinite(value).all():
+                    return f"{part.name} is not finite"
+            elif type(value) is not hints[part.name]:
+                return f"{part.name} is no {hints[part.name].__name__}"
         return None
 
     @classmethod
@@ -194,7 +197,7 @@ def _fits(array: Any, shape: str, dtype: np.dtype[Any], sizes: dict[str, int]) -
     for size, letter in zip(array.shape, shape, strict=True):
         if size != sizes.setdefault(letter, size) or (letter == "o" and size not in (0, sizes["n"])):
             return False
-    return bool(np.isfinite(array).all())
+    return True
 
 
 S = TypeVar("S", bound=State)

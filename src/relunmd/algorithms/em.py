@@ -34,6 +34,10 @@ class EMState(AlternatingState):
     def columns(self) -> dict[str, float]:
         return {"sigma2": self.sigma2, "log_likelihood": self.log_likelihood}
 
+    def misfit(self, problem: Problem) -> str | None:
+        found = super().misfit(problem)
+        return "sigma2_next is not positive" if found is None and not self.sigma2_next > 0 else found
+
 
 def _expect_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha: float, sigma: float) -> Sums:
     totals = np.zeros(4)

@@ -487,7 +487,7 @@ def _joined(old: Products, sums: Array, renew: bool) -> Products:
     if not renew:
         y_My[:k, :k] = old.y_My
     lower = np.tril(y_My)
-    return Products(sums[:, 0], s_y, lower + np.tril(lower, -1).T, sums[:, 2], float(sums[-1, 3]))
+    return Products(sums[:, 0].copy(), s_y, lower + np.tril(lower, -1).T, sums[:, 2].copy(), float(sums[-1, 3]))
 
 
 @np.errstate(over="ignore", invalid="ignore")  # Also in the threads of the workers.

@@ -36,7 +36,8 @@ class Products:
 
     def part(self, kept: slice) -> "Products":
         """The same with some of the pairs only."""
-        return Products(self.s_g[kept], self.s_y[kept, kept], self.y_My[kept, kept], self.y_Mg[kept], self.g_Mg)
+        s_y, y_My = self.s_y[kept, kept].copy(), self.y_My[kept, kept].copy()
+        return Products(self.s_g[kept], s_y, y_My, self.y_Mg[kept], self.g_Mg)
 
 
 @dataclass(frozen=True)
