@@ -414,10 +414,10 @@ class TestRefused:
 
     def test_something_else(self, tmp_path):
         (tmp_path / "run.npz").write_text("diary")
-        with pytest.raises(FileError, match="Name another file, or delete it to begin anew"):
+        with pytest.raises(FileError, match="Name another file, or delete that one if it is not needed"):
             run(tmp_path / "run.npz")
         run(None, max_iter=3).save(tmp_path / "run.npz")
-        with pytest.raises(FileError, match=r"must be a checkpoint .* it is relunmd model"):
+        with pytest.raises(FileError, match=r"must be a checkpoint .* it is a relunmd model"):
             run(tmp_path / "run.npz")
         assert relunmd.Decomposition.load(tmp_path / "run.npz").n_iter == 3
 

@@ -154,7 +154,7 @@ class TestRefused:
             relunmd.Decomposition.load(self.changed(model, version=LATER))
 
     def test_another_kind(self, model):
-        with pytest.raises(FileError, match=r"must be a model .* it is relunmd checkpoint"):
+        with pytest.raises(FileError, match=r"must be a model .* it is a relunmd checkpoint"):
             relunmd.Decomposition.load(self.changed(model, format="relunmd checkpoint"))
 
     def test_other_peoples_files(self, tmp_path):

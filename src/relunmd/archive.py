@@ -177,7 +177,7 @@ def _foreign(place: Path, kind: str, why: str) -> FileError:
 def _check_version(place: Path, kind: str, newest: int, metadata: Metadata) -> None:
     found = metadata.get("format")
     if found != f"relunmd {kind}":
-        other = found if isinstance(found, str) and found.startswith("relunmd ") else "something else"
+        other = f"a {found}" if isinstance(found, str) and found.startswith("relunmd ") else "something else"
         raise _foreign(place, kind, f"it is {other}")
     number = metadata["version"]
     if type(number) is not int or number < 1:

@@ -99,7 +99,7 @@ class Checkpoint:
             if differences:
                 raise InputError(
                     f"checkpoint must be of the same run. That in {self.place} is of another: "
-                    f"{'; '.join(differences)}. Name another file, or delete it to begin anew."
+                    f"{'; '.join(differences)}. Name another file, or delete that one if it is not needed."
                 )
             if self._identity.random_state is None:
                 self._identity = replace(self._identity, random_state=about["identity"]["random_state"])
@@ -115,7 +115,7 @@ class Checkpoint:
         except FileError as reason:
             if isinstance(reason.__cause__, OSError | MemoryError):  # There may be nothing wrong with it.
                 raise
-            raise FileError(f"{reason} Name another file, or delete it to begin anew.") from reason
+            raise FileError(f"{reason} Name another file, or delete that one if it is not needed.") from reason
 
     @property
     def due(self) -> bool:
