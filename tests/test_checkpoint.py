@@ -138,6 +138,23 @@ class TestGoesOn:
         first = run(tmp_path / "run.npz", **settings)
         assert first.status is Status.FAILED
         same_bits(first, run(tmp_path / "run.npz", **settings))
+        assert run(tmp_path / "run.npz", **settings | {"max_iter": 2000}).status is Status.FAILED
+
+    @pytest.mark.parametrize("stop", [60, 150, 250, 350])
+    def test_in_a_race_of_which_starts_fail(self, tmp_path, caplog, stop):
+        class Failing(relunmd.ThreeBlockFactored):
+            def step(self, problem, state):
+                following = super().step(problem, state)
+                if int(abs(state.H[0, 0]) * 1e6) % 97 == 0:
+                    raise np.linalg.LinAlgError("on purpose")
+                return following
+
+        settings = {"rank": 3, "algorithm": Failing(), "n_starts": 4, "init": "random", "max_iter": 160}
+        calls = []
+        whole = run(None, **settings)
+        assert 2 <= caplog.text.count("was not finite") <= 3
+        run(tmp_path / "run.npz", callback=lambda p: calls.append(p) or len(calls) > stop, **settings)
+        same_bits(whole, run(tmp_path / "run.npz", **settings))
 
     def test_from_another_folder(self, tmp_path, monkeypatch):
         """The path is that of the folder in which the run began."""

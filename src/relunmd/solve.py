@@ -172,6 +172,8 @@ class _Course:
 
     def look_at(self, limits: Limits, seconds: float) -> None:
         """Say whether it is to go on."""
+        if self.status is Status.FAILED:  # It would again.
+            return
         self.status = limits.reached(self._best_errors, seconds, self._settled)
         if self.status is None and self.state.done:
             self.status = Status.CONVERGED
@@ -184,6 +186,7 @@ class _Course:
             "goal": None if self.goal == np.inf else self.goal,
             "best_error": error,
             "settled": self._settled,
+            "failed": self.status is Status.FAILED,
         }
         arrays = {f"state.{name}": array for name, array in self.state.to_arrays().items()}
         columns = {f"history.{name}": column for name, column in self.history.columns.items()}
@@ -221,6 +224,7 @@ class _Course:
         course._settled = count(about["settled"] + 1, "settled") - 1
         if course._best_errors[-1] != course.best[2] or course._settled >= length:
             raise ValueError("a history that does not lead to the best factors")
+        course.status = Status.FAILED if about["failed"] else None
         return course
 
 

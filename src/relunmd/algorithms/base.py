@@ -144,7 +144,7 @@ class State:
         """What in this state cannot be of a run on `problem`, if anything.
 
         Kernels do not look at the sizes of what they are given, so a state from a file has to be looked at first. Only
-        W and H need be finite: a run whose next step fails may have been written down, and fails again.
+        W and H need be finite: a state whose next step fails may have been written down.
         """
         (m, n), r = problem.shape, problem.rank
         sizes = {"m": m, "n": n, "r": r, "p": min(r + OVERSAMPLING, m, n)}
