@@ -38,6 +38,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.readings
 	$(BIN)/python -m benchmarks.flagship
 	$(BIN)/python -m benchmarks.checkpoint
+	$(BIN)/python -m benchmarks.estimator
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.metadata
 import inspect
 import re
+import runpy
 import subprocess
 import sys
 import zipfile
@@ -90,6 +91,15 @@ def test_the_package_of_algorithms_is_importable_and_callable():
 def test_versions_agree():
     assert f"## {relunmd.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert f"version: {relunmd.__version__}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_example_of_the_estimator_runs(tmp_path, capsys):
+    example = runpy.run_path(str(ROOT / "examples" / "svd_nmf_relunmd.py"))
+    example["main"](["--quick", "-o", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "Relative errors" in printed
+    assert "Accuracy on unseen rows" in printed
+    assert (tmp_path / "equal_rank.png").stat().st_size > 10_000
 
 
 def test_readme_python_runs(tmp_path, monkeypatch):

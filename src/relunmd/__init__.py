@@ -7,7 +7,7 @@
 """
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relunmd.algorithms import (
     AEM,
@@ -26,9 +26,11 @@ from relunmd.door import decompose, inits
 from relunmd.errors import FileError, InputError, InsufficientMemoryError, MissingDependencyError, RelunmdError
 from relunmd.init import Init, MeanCorrectedInit, NuclearInit, RandomInit, ShiftedInit, TSVDInit
 from relunmd.result import Decomposition, History, Status
+from relunmd.rows import FittedRows, fit_rows
 from relunmd.solve import Progress
 
 if TYPE_CHECKING:
+    from relunmd.estimator import ReLUNMD
 
     def algorithms() -> dict[str, str]: ...  # The package of that name, which can be called.
 
@@ -44,6 +46,7 @@ __all__ = [
     "Algorithm",
     "Decomposition",
     "FileError",
+    "FittedRows",
     "History",
     "Init",
     "InputError",
@@ -55,6 +58,7 @@ __all__ = [
     "Progress",
     "QuasiNewton",
     "RandomInit",
+    "ReLUNMD",
     "RelunmdError",
     "ShiftedInit",
     "State",
@@ -65,5 +69,19 @@ __all__ = [
     "__version__",
     "algorithms",
     "decompose",
+    "fit_rows",
     "inits",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimator, when it is asked for: scikit-learn takes as long to import as all the rest."""
+    if name == "ReLUNMD":
+        from relunmd.estimator import ReLUNMD
+
+        return ReLUNMD
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from relunmd import kernels
 from relunmd.executor import Rows, Sums
-from relunmd.linalg import Sweep, right_inverse
+from relunmd.linalg import Sweep
 from relunmd.linalg.tsvd import empty_share
 from relunmd.matrix import Block, Strip
 from relunmd.problem import Problem
@@ -22,8 +22,6 @@ __all__ = [
     "ERROR",
     "LATENT",
     "Gradient",
-    "RowFit",
-    "fit_rows",
     "gradient",
     "gradient_strip",
     "residual_strip",
@@ -152,63 +150,3 @@ def _transposed_times_block(x: Block, rows: Rows, out: Rows) -> Sums:
     for at in x.strips:
         _data_strip(x, at).add_transposed_times(rows["Q"][at], S)
     return {"S": S}
-
-
-@dataclass(frozen=True)
-class RowFit:
-    """W (m×r) for a fixed H, and each row's ‖x − max(0, wH)‖² and latent residual squared (m×2)."""
-
-    W: Array
-    squares: Array
-
-
-def fit_rows(problem: Problem, W: Array, H: Array, max_steps: int = 200, tol: float = 1e-4) -> RowFit:
-    """For every row of X the w with the least latent residual, H being fixed; one pass.
-
-    A problem of its own for each row, convex and of r unknowns. The rows of a tile go through Nesterov's method
-    in the metric HHᵀ together while the tile is in cache, each with a restart of its own when its residual
-    rises, until no row's residual squared falls by more than `tol` of itself in 10 steps, or `max_steps`.
-
-    Parameters
-    ----------
-    W : where to start from, m×r
-    H : r×n
-    """
-    out, _ = problem.run(
-        _fit_rows_block,
-        {"W": W},
-        {"W": W.shape[1], "squares": np.empty((problem.shape[0], 2))},
-        H=H,
-        inverse=right_inverse(H),
-        max_steps=max_steps,
-        tol=tol,
-    )
-    return RowFit(out["W"], out["squares"])
-
-
-_ROW_STEPS = 10
-
-
-def _fit_rows_block(x: Block, rows: Rows, out: Rows, *, H: Array, inverse: Array, max_steps: int, tol: float) -> Sums:
-    for at in x.strips:
-        point = rows["W"][at].copy()
-        before, t = point.copy(), np.ones((len(point), 1))
-        best_W, best = out["W"][at], out["squares"][at]
-        best_W[:] = point
-        best[:] = np.inf
-        for step in range(max_steps):
-            squares = np.zeros(best.shape)
-            gap = residual_strip(x, at, point, H, LATENT, squares)
-            better = squares[:, 1] < best[:, 1]
-            best_W[better] = point[better]
-            if step % _ROW_STEPS == 0:
-                reference = best[:, 1].copy()
-            best[better] = squares[better]
-            if step % _ROW_STEPS == _ROW_STEPS - 1 and (best[:, 1] >= (1 - tol) * reference).all():
-                break
-            plain = gap.times(inverse, x.scratch_tile("plain", *point.shape)) + point
-            t[~better] = 1.0
-            t_next = (1 + np.sqrt(1 + 4 * t * t)) / 2
-            point = plain + ((t - 1) / t_next).astype(plain.dtype) * (plain - before)
-            before, t = plain, t_next
-    return {}

@@ -41,14 +41,17 @@ __all__ = [
     "check_algorithm",
     "check_callback",
     "check_checkpoint",
+    "check_components",
     "check_dtype",
     "check_init",
     "check_limits",
     "check_matrix",
     "check_memory",
+    "check_penalty",
     "check_random_state",
     "check_rank",
     "check_starts",
+    "check_steps",
     "check_threads",
     "make_problem",
     "wide_type",
@@ -143,6 +146,29 @@ def check_rank(rank: Any, shape: tuple[int, int]) -> int:
     return int(rank)
 
 
+def check_components(H: Any, n_columns: int) -> Array:
+    """H as a finite r×n array of floats that has as many columns as X."""
+    A = _factor("H", H, "")
+    if A.shape[0] == 0 or A.shape[1] != n_columns:
+        raise InputError(f"H must have as many columns as X, {n_columns}, and a row. Got shape {A.shape}.")
+    return A
+
+
+def check_penalty(penalty: Any, name: str = "penalty") -> float:
+    """A finite number of at least zero."""
+    found = _number(name, penalty, "a finite number of at least 0", 0, float(np.finfo(np.float64).max))
+    if found is None:
+        raise InputError(f"{name} must be a finite number of at least 0. Got None.")
+    return found
+
+
+def check_steps(max_iter: Any, name: str = "max_iter") -> int:
+    """A limit on Newton steps."""
+    if isinstance(max_iter, bool) or not isinstance(max_iter, numbers.Integral) or int(max_iter) < 1:
+        raise InputError(f"{name} must be an integer of at least 1. Got {max_iter!r}.")
+    return int(max_iter)
+
+
 def check_algorithm(algorithm: object) -> Algorithm[Any]:
     """An algorithm's settings from a name or from settings."""
     if isinstance(algorithm, Algorithm):
@@ -187,15 +213,15 @@ def _given(W: object, H: object, shape: tuple[int, int], rank: int) -> GivenInit
     return GivenInit(W0, H0)
 
 
-def _factor(name: str, factor: object) -> Array:
+def _factor(name: str, factor: object, of: str = " of init") -> Array:
     try:
         A = np.asarray(factor)
     except Exception as reason:
-        raise InputError(f"{name} of init must be a two-dimensional array: {reason}") from reason
+        raise InputError(f"{name}{of} must be a two-dimensional array: {reason}") from reason
     if A.dtype.kind not in "biuf" or A.ndim != 2:
-        raise InputError(f"{name} of init must be a two-dimensional real array. Got dtype {A.dtype}, shape {A.shape}.")
+        raise InputError(f"{name}{of} must be a two-dimensional real array. Got dtype {A.dtype}, shape {A.shape}.")
     if not np.isfinite(A).all():
-        raise InputError(f"{name} of init must be finite. Got {(~np.isfinite(A)).sum()} entries that are not.")
+        raise InputError(f"{name}{of} must be finite. Got {(~np.isfinite(A)).sum()} entries that are not.")
     return A
 
 
@@ -313,8 +339,13 @@ def wide_type(X: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if X.dtype == dtype else np.dtype(np.float64)
 
 
-def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: ThreadExecutor) -> Problem:
-    """Look at every entry: refuse what is not finite or negative, and find the scale; two passes."""
+def make_problem(
+    X: Source, dtype: np.dtype[Any], rank: int, executor: ThreadExecutor, zeros_alone: bool = False
+) -> Problem:
+    """Look at every entry: refuse what is not finite or negative, and find the scale; two passes.
+
+    X may be all zero if `zeros_alone`: a few rows of something larger may be.
+    """
     raw = Matrix(X, wide_type(X, dtype))
     found, sums = executor.run(raw, _scan_block, out={"largest": 1})
     if sums["not_finite"]:
@@ -330,11 +361,11 @@ def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: ThreadExe
             f"{'X.maximum(0)' if X.sparse else 'np.maximum(X, 0)'} mends it."
         )
     largest = float(found["largest"].max())
-    if largest == 0:
+    if largest == 0 and not zeros_alone:
         raise InputError("X must have a positive entry. Got a matrix of zeros, which W = 0, H = 0 fits exactly.")
-    if X.dtype != dtype and not float(np.finfo(dtype).tiny) <= largest <= float(np.finfo(dtype).max):
+    if largest > 0 and X.dtype != dtype and not float(np.finfo(dtype).tiny) <= largest <= float(np.finfo(dtype).max):
         raise InputError(f"dtype={dtype} cannot hold X, whose largest entry is {largest:.3g}. Use dtype='float64'.")
-    matrix = Matrix(X, dtype, power_of_two_scale(largest, raw.dtype))
+    matrix = Matrix(X, dtype, power_of_two_scale(largest, raw.dtype) if largest > 0 else 1.0)
     _, sums = executor.run(matrix, _moments_block)
     facts = Facts(sums["total"], sums["squares"], int(sums["positives"]))
     return Problem(matrix, rank, facts, executor)

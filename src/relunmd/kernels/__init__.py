@@ -4,6 +4,15 @@ Pure and typed: they know arrays and numbers, nothing of matrices, blocks or alg
 """
 
 from relunmd.kernels._compile import SAMPLED, warm_up
+from relunmd.kernels.rows import (
+    N_FACTS,
+    OBJECTIVE,
+    SQUARES,
+    WEIGHT,
+    begin_rows,
+    newton_directions,
+    search_rows,
+)
 from relunmd.kernels.sparse import add_to, compress, gather, scatter, sparse_times, sparse_transposed_times
 from relunmd.kernels.tile import (
     add_difference,
@@ -26,10 +35,15 @@ from relunmd.kernels.tile import (
 )
 
 __all__ = [
+    "N_FACTS",
+    "OBJECTIVE",
     "SAMPLED",
+    "SQUARES",
+    "WEIGHT",
     "add_difference",
     "add_four",
     "add_to",
+    "begin_rows",
     "compress",
     "cross_products",
     "descend",
@@ -41,11 +55,13 @@ __all__ = [
     "four_dots",
     "gather",
     "latent",
+    "newton_directions",
     "project",
     "raise_positive",
     "residual",
     "scan",
     "scatter",
+    "search_rows",
     "sparse_times",
     "sparse_transposed_times",
     "squared_difference",

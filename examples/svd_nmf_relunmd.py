@@ -1,0 +1,195 @@
+"""What ReLUNMD buys against TruncatedSVD and NMF, and what it does not: two tables and a picture.
+
+    python examples/svd_nmf_relunmd.py [-o DIRECTORY] [--quick]
+
+Errors are ‖X − X̂‖/‖X‖ at equal rank and at equal stored numbers, on digits and, where they are at hand (see
+relunmd.datasets), on MNIST and kos. Then the same W are given to two classifiers. --quick takes digits alone.
+"""
+
+import argparse
+import warnings
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy import sparse
+from sklearn.datasets import load_digits
+from sklearn.decomposition import NMF, TruncatedSVD
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from relunmd import ReLUNMD, datasets
+from relunmd.errors import DatasetError
+
+NAMES = ("NMF", "TruncatedSVD", "ReLUNMD")
+
+
+def make(name, rank):
+    if name == "NMF":
+        return NMF(rank, init="nndsvda", max_iter=400, random_state=0)
+    if name == "TruncatedSVD":
+        return TruncatedSVD(rank, n_iter=10, random_state=0)
+    return ReLUNMD(rank, random_state=0)
+
+
+def fitted(name, rank, X):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = make(name, rank)
+        return model, model.fit_transform(X)
+
+
+def error_of(model, W, X):
+    """What is below zero is set to zero: the X are nonnegative, and it helps TruncatedSVD."""
+    dense = X.toarray() if sparse.issparse(X) else X
+    return float(np.linalg.norm(dense - np.maximum(0, model.inverse_transform(W))) / np.linalg.norm(dense))
+
+
+def numbers_of(model, W):
+    """Stored numbers: the nonzeros of W and H. Their places, which a sparse format would store too, are not counted."""
+    return np.count_nonzero(W) + np.count_nonzero(model.components_)
+
+
+def at_equal_numbers(name, rank, X, budget):
+    """The error at the largest rank that stores at most `budget` numbers, and that rank; NMF's factors have zeros."""
+    model, W = fitted(name, rank, X)
+    while numbers_of(model, W) <= budget:
+        best = rank, error_of(model, W, X)
+        more = int(rank * budget / numbers_of(model, W))
+        rank = max(rank + 1, more)
+        if rank > min(X.shape):
+            break
+        model, W = fitted(name, rank, X)
+    return best
+
+
+def svd_rank_for(error, X):
+    """The least rank at which max(0, X_r) is as good."""
+    dense = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
+    U, s, Vt = np.linalg.svd(dense, full_matrices=False)
+    low, high = 0, len(s)
+    while high - low > 1:
+        rank = (low + high) // 2
+        found = np.linalg.norm(dense - np.maximum(0, (U[:, :rank] * s[:rank]) @ Vt[:rank])) / np.linalg.norm(dense)
+        low, high = (low, rank) if found <= error else (rank, high)
+    return high
+
+
+def data(quick):
+    """Name, X, the rank of the table, the ranks of the picture."""
+    yield "digits", load_digits().data, 16, (2, 4, 8, 16, 24)
+    if quick:
+        return
+    sources = {
+        "MNIST, 6 000 images": (lambda: datasets.mnist(600, download=False), 32, (4, 8, 16, 32, 64)),
+        "kos, word counts": (lambda: datasets.kos(), 32, (4, 8, 16, 32, 64)),
+    }
+    for name, (load, rank, ranks) in sources.items():
+        try:
+            X = load()
+        except DatasetError as reason:
+            print(f"{name}: left out, {reason}")
+            continue
+        yield name, X.astype(np.float64), rank, ranks
+
+
+def compare(console, quick):
+    """The first table; returns the errors by data set, method and rank."""
+    table = Table("X", "zeros", "rank", *NAMES, "NMF, equal numbers", "SVD needs rank", title="Relative errors")
+    curves = {}
+    for name, X, rank, ranks in data(quick):
+        m, n = X.shape
+        errors = {(method, r): error_of(*fitted(method, r, X), X) for r in ranks for method in NAMES}
+        curves[name] = {method: [(r, errors[method, r]) for r in ranks] for method in NAMES}
+        ours = errors["ReLUNMD", rank]
+        nmf_rank, nmf = at_equal_numbers("NMF", rank, X, rank * (m + n))
+        zeros = 1 - (X.nnz if sparse.issparse(X) else np.count_nonzero(X)) / (m * n)
+        table.add_row(
+            f"{name}, {m} × {n}",
+            f"{zeros:.0%}",
+            f"{rank}",
+            *(f"{errors[method, rank]:.3f}" for method in NAMES),
+            f"{nmf:.3f} (rank {nmf_rank})",
+            f"{svd_rank_for(ours, X)}",
+        )
+    console.print(table)
+    return curves
+
+
+def labelled(quick):
+    """Name, training and test rows with labels, rank."""
+    X, y = load_digits(return_X_y=True)
+    yield "digits", X[:1200], y[:1200], X[1200:], y[1200:], 16
+    if quick:
+        return
+    try:
+        images = datasets.mnist(600, download=False).astype(np.float64)
+    except DatasetError:
+        return
+    digit, place = np.divmod(np.arange(len(images)), 600)
+    seen = place < 500
+    yield "MNIST", images[seen], digit[seen], images[~seen], digit[~seen], 32
+
+
+def classify(console, quick):
+    """The second table: W as features, found by transform for rows that were not seen."""
+    table = Table("X", "features", "logistic regression", "5 nearest neighbours", title="Accuracy on unseen rows")
+    for name, X, y, X_new, y_new, rank in labelled(quick):
+        features = {"all pixels": (X, X_new)}
+        for method in reversed(NAMES):
+            model, W = fitted(method, rank, X)
+            features[f"{method}, rank {rank}"] = W, model.transform(X_new)
+        for label, (old, new) in features.items():
+            straight = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)).fit(old, y)
+            near = KNeighborsClassifier(5).fit(old, y)
+            table.add_row(name, label, f"{straight.score(new, y_new):.3f}", f"{near.score(new, y_new):.3f}")
+    console.print(table)
+
+
+def draw(curves, path):
+    """Errors by rank, a panel for each X."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.6 * len(curves) + 0.4, 3.4), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    looks = {"NMF": ("0.55", "--", "s"), "TruncatedSVD": ("0.3", ":", "^"), "ReLUNMD": ("#c1121f", "-", "o")}
+    panels = figure.subplots(1, len(curves), squeeze=False)[0]
+    for ax, (name, methods) in zip(panels, curves.items(), strict=True):
+        for method, points in methods.items():
+            color, line, marker = looks[method]
+            ax.plot(*zip(*points, strict=True), line, color=color, marker=marker, markersize=5, label=method)
+        ranks = [rank for rank, _ in points]
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(ranks, [str(rank) for rank in ranks])
+        ax.minorticks_off()
+        ax.set_ylim(0, None)
+        ax.set_title(name, fontsize=10)
+        ax.set_xlabel("rank")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(axis="y", color="0.9")
+    panels[0].set_ylabel("relative error")
+    panels[0].legend(frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, default=Path("example-output"), help="where the picture goes")
+    parser.add_argument("--quick", action="store_true", help="digits alone")
+    given = parser.parse_args(arguments)
+    console = Console()
+    curves = compare(console, given.quick)
+    classify(console, given.quick)
+    path = given.output / "equal_rank.png"
+    draw(curves, path)
+    console.print(f"Errors by rank: {path}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""The doors to rows when H is known: `fit_rows`, which finds their W, and `learn_rows`, which improves H by them."""
+
+# Annotations as they are written, not as NumPy's unions: that is what help() shows.
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+from scipy import sparse
+
+from relunmd import kernels, row_fit
+from relunmd.algorithms.online import OnlineState, online_step
+from relunmd.executor import ThreadExecutor
+from relunmd.matrix import Source
+from relunmd.problem import Problem
+from relunmd.validation import (
+    check_components,
+    check_dtype,
+    check_matrix,
+    check_penalty,
+    check_steps,
+    check_threads,
+    make_problem,
+    wide_type,
+)
+
+__all__ = ["FittedRows", "fit_rows", "learn_rows"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedRows:
+    """W for given rows X and a given H.
+
+    Attributes
+    ----------
+    W : ndarray of shape (m, r)
+    error : ‖X − max(0, WH)‖ / ‖X‖, of all rows together; 0 if X is all zero
+    row_errors : the same for each row, of shape (m,)
+    norm : ‖X‖
+    limited : how many rows had not converged when `max_iter` was reached
+    """
+
+    W: Array
+    error: float
+    row_errors: Array
+    norm: float
+    limited: int
+
+
+def fit_rows(
+    X: ArrayLike,
+    H: ArrayLike,
+    *,
+    penalty: float = 0.0,
+    max_iter: int = 100,
+    dtype: DTypeLike | None = None,
+    n_jobs: int | None = None,
+) -> FittedRows:
+    """Find W with X ≈ max(0, WH) for a known H: what `ReLUNMD.transform` does.
+
+    Each row is a problem of its own, so that its w does not depend on the other rows (but for rounding). It is solved
+    by Newton's method from three starts, and the best end is taken; nothing is random.
+
+    Parameters
+    ----------
+    X : matrix of shape (m, n), as for `decompose`; it may be all zero
+    H : array of shape (r, n)
+    penalty : adds penalty·‖w‖² to the squared error of a row
+    max_iter : most Newton steps of a row from a start, on the latent residual and on the error; some ten are enough
+    dtype : float32 or float64, as for `decompose`
+    n_jobs : number of threads; None or −1 for all cores
+
+    Returns
+    -------
+    FittedRows
+
+    Notes
+    -----
+    Three passes over X. Memory: X as it is, W, and for each thread as much as H and some hundred rows. About 0.4 ms
+    a row of 784 entries at rank 32 on two cores.
+
+    Examples
+    --------
+    >>> import numpy as np, relunmd
+    >>> rng = np.random.default_rng(0)
+    >>> W, H = rng.standard_normal((50, 3)), rng.standard_normal((3, 40))
+    >>> found = relunmd.fit_rows(np.maximum(0, W @ H), H)
+    >>> bool(np.allclose(found.W, W)), found.error < 1e-10
+    (True, True)
+    """
+    A = check_matrix(X)
+    float_type = check_dtype(dtype, A)
+    components = check_components(H, A.shape[1])
+    strength, steps = check_penalty(penalty), check_steps(max_iter)
+    with _problem(A, float_type, len(components), check_threads(n_jobs)) as problem:
+        found = row_fit.fit_rows(problem, components, strength, steps)
+        return _in_units(problem, found)
+
+
+def _in_units(problem: Problem, found: row_fit.RowFit) -> FittedRows:
+    scale, squares = problem.matrix.scale, problem.facts.squares
+    return FittedRows(
+        W=(found.W.astype(np.float64) / scale).astype(problem.dtype),
+        error=problem.relative(float(found.squares.sum())) if squares > 0 else 0.0,
+        row_errors=np.sqrt(found.squares / np.where(found.norms > 0, found.norms, 1.0)),
+        norm=math.sqrt(squares) / scale,
+        limited=found.limited,
+    )
+
+
+@contextmanager
+def _problem(X: Source, dtype: np.dtype[Any], rank: int, n_threads: int) -> Iterator[Problem]:
+    for needed in {dtype, wide_type(X, dtype)}:
+        kernels.warm_up(needed)
+    with ThreadExecutor(n_threads) as executor:
+        yield make_problem(X, dtype, rank, executor, zeros_alone=True)
+
+
+def learn_rows(
+    X: Any, state: OnlineState, *, ridge: float, max_iter: int, dtype: np.dtype[Any], n_threads: int
+) -> tuple[OnlineState, FittedRows]:
+    """The state after a batch X of rows (an array, or sparse), and what `fit_rows` found with the H before it.
+
+    Rows of zeros say nothing of H; a batch of nothing else is counted only.
+    """
+    A = check_matrix(X)
+    with _problem(A, dtype, len(state.H), n_threads) as problem:
+        penalty = ridge * math.sqrt(problem.facts.squares) / problem.matrix.scale
+        if problem.facts.squares == 0:
+            found = row_fit.fit_rows(problem, state.H, penalty, max_iter)
+            return replace(state, rows=state.rows + X.shape[0], batches=state.batches + 1), _in_units(problem, found)
+        columns = check_matrix(sparse.csr_array(X).T.tocsr() if sparse.issparse(X) else np.asarray(X).T)
+        transposed = make_problem(columns, dtype, len(state.H), problem.executor)
+        following, found = online_step(problem, transposed, state, penalty, max_iter)
+        return following, _in_units(problem, found)

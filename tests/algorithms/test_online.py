@@ -1,0 +1,126 @@
+"""Learning from batches: one step beside ten lines of NumPy, columns that come to life, batches that say nothing."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from relunmd.algorithms.online import OnlineState
+from relunmd.rows import fit_rows, learn_rows
+from tests.conftest import relative_error
+
+LEARN = {"ridge": 0.0, "max_iter": 100, "dtype": np.dtype(np.float64), "n_threads": 2}
+
+
+def stream(m=900, n=50, r=5, seed=0, noise=0.3):
+    random = np.random.default_rng(seed)
+    H = random.standard_normal((r, n))
+    return np.maximum(0, random.standard_normal((m, r)) @ H + noise * random.standard_normal((m, n))), H
+
+
+def numpy_step(X, W, H, A, shares, past):
+    """The formula at the head of algorithms/online.py; as the step may be shortened, the direction alone."""
+    r = len(H)
+    metric = A + 0.01 * np.trace(A) / r * np.eye(r)
+    steps = np.empty_like(H)
+    for j in range(H.shape[1]):
+        theta = W @ H[:, j]
+        active = W[theta > 0]
+        system = active.T @ active + past * (shares[j] + 0.01) * metric
+        steps[:, j] = np.linalg.solve(system, active.T @ (X[theta > 0, j] - theta[theta > 0]))
+    return steps
+
+
+def test_a_step_is_that_of_the_formula():
+    X, H = stream(m=200)
+    start = H + 0.3 * np.random.default_rng(1).standard_normal(H.shape)
+    first, found = learn_rows(X, OnlineState.start(start, 1000), **LEARN)
+    W = fit_rows(X, start).W
+    np.testing.assert_array_equal(W, found.W)
+    A, shares = W.T @ W / len(W), np.mean(W @ start > 0, axis=0)
+    np.testing.assert_allclose(first.second_moment, A)
+    np.testing.assert_allclose(first.shares, shares)
+    wanted = numpy_step(X, W, start, A, shares, 8 * 5 + 0.05 * 1000)
+    step = first.H - start
+    lengths = np.sum(step * wanted, axis=0) / np.sum(wanted * wanted, axis=0)
+    np.testing.assert_allclose(step, lengths * wanted, atol=1e-7)
+    assert (lengths <= 1 + 1e-9).all()
+    assert np.mean(lengths > 0.999) > 0.5
+    assert (first.rows, first.batches) == (1200, 1)
+    # The error of the batch falls in every column, W being as it was.
+    assert (
+        np.linalg.norm(X - np.maximum(0, W @ first.H), axis=0)
+        <= np.linalg.norm(X - np.maximum(0, W @ start), axis=0) + 1e-9
+    ).all()
+
+
+def test_the_second_batch_remembers_the_first():
+    X, H = stream(m=400)
+    state = OnlineState.start(H, 0)
+    state, _ = learn_rows(X[:200], state, **LEARN)
+    after, two = learn_rows(X[200:], state, **LEARN)
+    fresh = 200 / 400
+    np.testing.assert_allclose(after.second_moment, (1 - fresh) * state.second_moment + fresh * two.W.T @ two.W / 200)
+
+
+@pytest.mark.parametrize("batch", [30, 300])
+def test_the_error_of_all_rows_falls(batch):
+    X, H = stream()
+    start = H + np.random.default_rng(1).standard_normal(H.shape)
+    state = OnlineState.start(start)
+    for _ in range(2):
+        for first in range(0, len(X), batch):
+            state, _ = learn_rows(X[first : first + batch], state, **LEARN)
+    begun, ended, best = (fit_rows(X, G).error for G in (start, state.H, H))
+    assert ended < best + 0.1 * (begun - best)
+    assert ended == pytest.approx(relative_error(X, fit_rows(X, state.H).W, state.H))
+
+
+def test_sparse_batches_units_and_threads_give_the_same():
+    X, H = stream(m=150)
+    state = OnlineState.start(H)
+    plain, _ = learn_rows(X, state, **LEARN)
+    for other, threads in ((sparse.csr_array(X), 2), (sparse.csr_matrix(X), 3), (np.asfortranarray(X), 1)):
+        found, _ = learn_rows(other, state, **LEARN | {"n_threads": threads})
+        np.testing.assert_array_equal(found.H, plain.H)
+    large, _ = learn_rows(X * 2.0**40, OnlineState.start(H * 2.0**20), **LEARN)
+    np.testing.assert_array_equal(large.H, plain.H * 2.0**20)
+
+
+@pytest.mark.parametrize("dead", [0.0, -1.0])
+def test_a_column_that_was_never_seen_comes_to_life(dead):
+    X, H = stream(noise=0.0)
+    start = H.copy()
+    start[:, 7] = 0
+    state = OnlineState.start(start)
+    if dead:  # Negative for every row: no slope on the error.
+        W = fit_rows(X, start).W
+        start[:, 7] = dead * np.linalg.lstsq(W, np.ones(len(W)), rcond=None)[0]
+    for first in range(0, 900, 100):
+        state, _ = learn_rows(X[first : first + 100], state, **LEARN)
+    W = fit_rows(X, state.H).W
+    column = X[:, 7]
+    assert np.linalg.norm(column - np.maximum(0, W @ state.H[:, 7])) < 0.3 * np.linalg.norm(column)
+
+
+def test_a_batch_of_zeros_is_counted_and_changes_nothing():
+    X, H = stream(m=100)
+    state, _ = learn_rows(X, OnlineState.start(H), **LEARN)
+    after, found = learn_rows(np.zeros((5, 50)), state, **LEARN)
+    np.testing.assert_array_equal(after.H, state.H)
+    assert (after.rows, after.batches) == (105, 2)
+    assert not found.W.any()
+
+
+def test_an_exact_h_stays():
+    X, H = stream(noise=0.0)
+    state, found = learn_rows(X, OnlineState.start(H), **LEARN)
+    assert found.error < 1e-9
+    np.testing.assert_allclose(state.H, H, atol=1e-7)
+
+
+def test_a_ridge_shrinks():
+    X, H = stream(m=300)
+    plain, loose = learn_rows(X, OnlineState.start(H), **LEARN)
+    ridged, tight = learn_rows(X, OnlineState.start(H), **LEARN | {"ridge": 0.3})
+    assert np.linalg.norm(tight.W) < np.linalg.norm(loose.W)
+    assert np.linalg.norm(ridged.H) < np.linalg.norm(plain.H)
