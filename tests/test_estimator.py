@@ -93,7 +93,7 @@ def fitted(digits):
 
 def agreement(X, rank):
     """How far the errors of fit_transform and of transform are apart, as a share."""
-    estimator = model(rank, tol=0, max_iter=50)
+    estimator = model(rank, tol=0, max_iter=30)
     dense = X.toarray() if sparse.issparse(X) else X
     together = relative_error(dense, estimator.fit_transform(X), estimator.components_)
     apart = relative_error(dense, estimator.transform(X), estimator.components_)

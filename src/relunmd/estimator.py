@@ -272,7 +272,9 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         (6, 1797, True)
         """
         fitted = hasattr(self, "components_")
-        A = self._validated(X, reset=not fitted)
+        if is_stored_group(X):
+            raise InputError("partial_fit takes rows in memory. Got a group of stored arrays; slice it into batches.")
+        A = self._validated(X[...] if is_stored_array(X) else X, reset=not fitted)
         if not fitted:
             return self._first_batch(A)
         if self.n_components != self.n_components_:

@@ -36,6 +36,7 @@ _ROUGH, _FINE = 1e-3, 1e-5
 Newton's last steps fall by far more than what is left: with 1e-8 E is the same in five digits, 3 % more steps later.
 """
 _DAMPING = 1e-8
+_MOST_ENTRIES = 2**20
 _EXACT = 100.0
 """A row whose error is below so many machine epsilons is exact."""
 
@@ -133,6 +134,14 @@ class _Solver:
         return np.asarray(W * W.dtype.type(self.unit))
 
 
+def _tiles(x: Block) -> Iterator[Tile]:
+    """The block's tiles of whole rows, cut further where X is so wide that three of them would take much memory."""
+    for rows in x.tile_rows:
+        height = max(8, _MOST_ENTRIES // x.n_columns)
+        for start in range(rows.start, rows.stop, height):
+            yield x.whole(slice(start, min(start + height, rows.stop)))
+
+
 class _Rows:
     """The rows of one tile on their way."""
 
@@ -219,7 +228,7 @@ def _ends(
 @np.errstate(over="ignore", invalid="ignore")  # Also in the threads of the workers.
 def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, inverse: Array, max_steps: int) -> Sums:
     limited = 0
-    for tile in x.tiles():
+    for tile in _tiles(x):
         best = np.full(tile.n_rows, np.inf)
         W, open_rows = np.zeros((tile.n_rows, len(solver.H))), np.zeros(tile.n_rows, bool)
         for found, objective, left in _ends(x, tile, solver, inverse, max_steps):
@@ -239,7 +248,7 @@ def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, inverse: Arr
 
 @np.errstate(over="ignore", invalid="ignore")
 def _improve_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver) -> Sums:
-    for tile in x.tiles():
+    for tile in _tiles(x):
         moving = _Rows(x, tile, solver, rows["W"][tile.rows].astype(np.float64))
         moving.facts[:, kernels.WEIGHT] = rows["weights"][tile.rows, 0]
         unseen = moving.objective(ERROR) == moving.facts[:, kernels.SQUARES]  # And a row of zeros, which stays.
@@ -252,6 +261,6 @@ def _improve_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver) -> Sums:
 
 
 def _shares_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
-    for tile in x.tiles():
+    for tile in _tiles(x):
         out["shares"][tile.rows, 0] = np.mean(x.theta(tile, rows["W"], H) > 0, axis=1)
     return {}

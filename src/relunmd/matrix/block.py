@@ -101,7 +101,11 @@ class Block:
     def tiles(self) -> Iterator[Tile]:
         """The block's tiles of whole rows, for algorithms that keep such rows themselves."""
         for rows in self.tile_rows:
-            yield self._tile(rows, slice(0, self.n_columns))
+            yield self.whole(rows)
+
+    def whole(self, rows: slice) -> Tile:
+        """Some of the block's rows as one tile."""
+        return self._tile(rows, slice(0, self.n_columns))
 
     def across(self, rows: slice) -> Iterator[Tile]:
         """The tiles of one of `strips`, from left to right."""
