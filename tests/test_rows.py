@@ -5,6 +5,7 @@ import pytest
 from scipy import optimize, sparse
 
 import relunmd
+import relunmd.datasets
 from relunmd import row_fit
 from relunmd.errors import InputError
 from tests.conftest import relative_error
@@ -38,6 +39,7 @@ def test_scipy_cannot_improve_a_row(kind, penalty):
     assert found.error == pytest.approx(relative_error(X, found.W, H), rel=1e-9)
     assert found.norm == pytest.approx(np.linalg.norm(X))
     assert found.limited == 0
+    np.testing.assert_allclose(found.shares, np.mean(found.W @ H > 0, axis=0))
 
 
 def test_no_worse_on_the_whole_than_scipy_from_the_same_starts():
@@ -117,6 +119,16 @@ def test_never_worse_than_nothing():
     found = relunmd.fit_rows(X, random.standard_normal((2, 12)) - 1)
     assert found.row_errors.max() <= 1
     assert relunmd.fit_rows(X, random.standard_normal((2, 12)), penalty=1e9).row_errors.max() <= 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_small_ranks_and_binary_data_are_as_good_as_the_iterations(seed):
+    """Where the rows of a fit are found again only from a single component."""
+    digits = relunmd.datasets.digits()[200 * seed : 200 * seed + 200]
+    binary = np.random.default_rng(seed).random((300, 80)) < 0.05
+    for X, rank, most in ((digits, 2, 1.01), (digits, 3, 1.02), (digits, 5, 1.02), (binary, 10, 1.1)):
+        d = relunmd.decompose(X, rank, random_state=0)
+        assert relunmd.fit_rows(X, d.H).error < most * d.error
 
 
 def test_a_limit_that_is_too_small_is_counted():

@@ -11,7 +11,7 @@ import logging
 import math
 import numbers
 import warnings
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +30,7 @@ from relunmd.result import Decomposition, Status
 from relunmd.rows import FittedRows, fit_rows, learn_rows
 from relunmd.validation import (
     check_algorithm,
+    check_limits,
     check_matrix,
     check_penalty,
     check_steps,
@@ -65,12 +66,13 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     max_iter : int or None, default=1000
         Most iterations.
     max_time : float or None, default=None
-        Most seconds for the iterations and the start.
+        Most seconds for the iterations and the start; the row solve at the end is not cut short.
     target_error : float or None, default=None
         Stop once the relative error is at most this.
     ridge : float, default=0.0
-        Adds ridge·‖X‖·(‖W‖² + ‖H‖²) to the squared error, for "qn" and "3b-factored"; in `transform` it is that of the
-        rows, ‖X‖ being that of the training data.
+        Adds ridge·‖X‖·(‖W‖² + ‖H‖²) to the squared error, for "qn" and "3b-factored"; in `transform` ridge·‖X‖·‖w‖² for
+        each row, ‖X‖ being that of all rows it was fitted to. What comes back is the best error seen, so that much more
+        than 0.01 is of little use.
     transform_max_iter : int, default=100
         Most Newton steps for a row in `transform`; some ten are enough as a rule.
     random_state : int, RandomState, Generator or None, default=None
@@ -94,7 +96,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if X has names of strings for all features.
     n_iter_ : int
-        Iterations of the fit, or batches that `partial_fit` has seen.
+        Iterations of the fit, and one more for each further batch; of the first batch of `partial_fit` 1.
     reconstruction_err_ : float
         Frobenius norm ‖X − max(0, WH)‖ of the training data, W being what `fit_transform` returns.
     error_ : float
@@ -199,10 +201,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_components)
         """
-        check_is_fitted(self)
-        found = self._rows(self._validated(X, reset=False))
-        self._warn_of_rows(found)
-        return found.W
+        return self._transformed(X).W
 
     def inverse_transform(self, X: Any) -> Array:
         """max(0, W·components_).
@@ -216,7 +215,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         ndarray of shape (n_samples, n_features); that is also the memory it takes
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "components_")
         W = check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="X")
         if W.shape[1] != self.n_components_:
             raise InputError(f"X must have {self.n_components_} columns, one for each component. Got shape {W.shape}.")
@@ -236,8 +235,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         -------
         float from −1 to 0
         """
-        check_is_fitted(self)
-        return -self._rows(self._validated(X, reset=False)).error
+        return -self._transformed(X).error
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Learn from some more rows, without keeping them.
@@ -275,25 +273,25 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if is_stored_group(X):
             raise InputError("partial_fit takes rows in memory. Got a group of stored arrays; slice it into batches.")
         A = self._validated(X[...] if is_stored_array(X) else X, reset=not fitted)
+        ridge = self._ridge()
         if not fitted:
-            return self._first_batch(A)
+            self._first_batch(A)
+            return self
         if self.n_components != self.n_components_:
             raise InputError(
                 f"n_components must stay what it was in the first fit, {self.n_components_}. "
                 f"Got {self.n_components!r}; to begin anew, use fit or a clone."
             )
-        self._ridged()
-        state = self._online or OnlineState.start(self.components_, self.n_samples_seen_)
-        following, found = learn_rows(
+        state, found = learn_rows(
             A,
-            state,
-            ridge=check_penalty(self.ridge, "ridge"),
+            self._online,
+            ridge=ridge,
             max_iter=check_steps(self.transform_max_iter, "transform_max_iter"),
             dtype=self.components_.dtype,
             n_threads=check_threads(self._threads()),
         )
+        self._keep(state, found, self.n_iter_ + 1)
         self._warn_of_rows(found)
-        self._learnt(following, found)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -308,68 +306,57 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return int(self.n_components_)
 
     def _fit(self, X: Any) -> FittedRows:
-        check_steps(self.transform_max_iter, "transform_max_iter")
         A = self._validated(X, reset=True)
-        self._check_rank(A.shape)
-        d = self._decomposed(A, self._start(A))
-        found = self._end_of_fit(A, d)
+        shape = _shape(A)
+        self._check_rank(shape)
+        d, found = self._fitted(A, self._start(A, shape), self.max_iter)
         self.history_ = d.history
         self.status_ = d.status
-        self.n_iter_ = d.n_iter
-        if d.status in (Status.MAX_ITER, Status.MAX_TIME) and self.tol > 0:
-            limit = d.status.name.lower()
-            warnings.warn(
-                f"The fit was ended by {limit}={getattr(self, limit)} before the error, now {d.error:.6g}, stopped "
-                f"improving. Increase {limit}, or tol (now {self.tol}); tol=0 says that the limit is what you want.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        self._warn_of_the_end(d, found)
         self._warn_of_rows(found)
         return found
 
-    def _end_of_fit(self, A: Any, d: Decomposition) -> FittedRows:
-        """Take the components, and find the rows as `transform` would."""
-        self.components_ = d.H
-        self.n_components_ = len(d.H)
-        self.n_samples_seen_ = A.shape[0]
-        self._online: OnlineState | None = None
-        squares = 0.0 if d.fingerprint is None else d.fingerprint.squares
-        self._penalty = float(self.ridge) * math.sqrt(squares) if self.ridge else 0.0
-        found = self._rows(A)
-        self._tell(found)
-        return found
-
-    def _first_batch(self, A: Any) -> Self:
+    def _first_batch(self, A: Any) -> None:
         self._check_rank(A.shape)
-        most = _FIRST_BATCH if self.max_iter is None else min(self.max_iter, _FIRST_BATCH)
-        d = self._decomposed(A, self.init, most)
-        self._end_of_fit(A, d)
+        limits = check_limits(self.target_error, self.tol, self.max_iter, self.max_time)
+        most = _FIRST_BATCH if limits.max_iter is None else min(limits.max_iter, _FIRST_BATCH)
+        _, found = self._fitted(A, self.init, most)
         self.n_iter_ = 1
-        return self
+        self._warn_of_rows(found)
 
-    def _learnt(self, state: OnlineState, found: FittedRows) -> None:
+    def _fitted(self, A: Any, init: Start, max_iter: int | None) -> tuple[Decomposition, FittedRows]:
+        """The iterations, and the rows as `transform` would find them; nothing is kept if one of them fails."""
+        check_steps(self.transform_max_iter, "transform_max_iter")
+        d = self._decomposed(A, init, max_iter)
+        ridge = self._ridge()
+        norm = math.sqrt(d.fingerprint.squares) if ridge and d.fingerprint is not None else 0.0
+        found = self._rows(A, d.H, ridge * norm)
+        self._keep(OnlineState.after(d.H, found.W, found.shares, found.norm), found, d.n_iter)
+        return d, found
+
+    def _keep(self, state: OnlineState, found: FittedRows, n_iter: int) -> None:
+        """What a fit, or one more batch, has led to."""
         self._online = state
+        self._penalty = self._ridge() * state.norm
         self.components_ = state.H
+        self.n_components_ = len(state.H)
         self.n_samples_seen_ = state.rows
-        self.n_iter_ += 1
+        self.n_iter_ = n_iter
+        self.error_ = found.error
+        self.reconstruction_err_ = found.error * found.norm
         for name in ("history_", "status_"):  # Those of an earlier fit.
             if hasattr(self, name):
                 delattr(self, name)
-        self._tell(found)
 
-    def _tell(self, found: FittedRows) -> None:
-        self.error_ = found.error
-        self.reconstruction_err_ = found.error * found.norm
-
-    def _decomposed(self, A: Any, init: Start, max_iter: int | None = None) -> Decomposition:
+    def _decomposed(self, A: Any, init: Start, max_iter: int | None) -> Decomposition:
         return decompose(
             A,
             self.n_components,
-            self._ridged(),
+            self._method(),
             init,
             target_error=self.target_error,
             tol=self.tol,
-            max_iter=self.max_iter if max_iter is None else max_iter,
+            max_iter=max_iter,
             max_time=self.max_time,
             random_state=self.random_state,
             n_jobs=self._threads(),
@@ -377,25 +364,44 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             progress=bool(self.verbose),
         )
 
-    def _start(self, A: Any) -> Start:
+    def _start(self, A: Any, shape: tuple[int, int]) -> Start:
         """`init`, or with `warm_start` what the last fit found, with the rows that fit to it."""
         H = getattr(self, "components_", None)
         if not self.warm_start or H is None:
             return self.init
-        if H.shape[1] != A.shape[1] or len(H) > self.n_components:
-            wanted = self.n_components, A.shape[1]
+        if H.shape[1] != shape[1] or len(H) > self.n_components:
+            wanted = self.n_components, shape[1]
             log.info("warm_start: the components are %s and are to be %s; starting anew", H.shape, wanted)
             return self.init
-        return self._rows(A).W, H
+        return self._rows(A, H, self._penalty).W, H
 
-    def _rows(self, A: Any) -> FittedRows:
+    def _rows(self, A: Any, H: Array, penalty: float) -> FittedRows:
         return fit_rows(
             A,
-            self.components_,
-            penalty=self._penalty,
+            H,
+            penalty=penalty,
             max_iter=check_steps(self.transform_max_iter, "transform_max_iter"),
             n_jobs=self._threads(),
         )
+
+    def _transformed(self, X: Any) -> FittedRows:
+        check_is_fitted(self, "components_")
+        found = self._rows(self._validated(X, reset=False), self.components_, self._penalty)
+        self._warn_of_rows(found)
+        return found
+
+    def _warn_of_the_end(self, d: Decomposition, found: FittedRows) -> None:
+        if d.status in (Status.INTERRUPTED, Status.FAILED):
+            warnings.warn(d.message, RuntimeWarning, stacklevel=4)
+        exact = d.error <= 100 * np.finfo(d.H.dtype).eps
+        if d.status in (Status.MAX_ITER, Status.MAX_TIME) and self.tol > 0 and not exact:
+            limit = d.status.name.lower()
+            warnings.warn(
+                f"The fit was ended by {limit}={getattr(self, limit)} before the error, now {found.error:.6g}, stopped "
+                f"improving. Increase {limit}, or tol (now {self.tol}); tol=0 says that the limit is what you want.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _warn_of_rows(self, found: FittedRows) -> None:
         if found.limited:
@@ -403,20 +409,26 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 f"{found.limited} of {len(found.W)} rows had not converged after transform_max_iter="
                 f"{self.transform_max_iter} Newton steps. Give it more.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
-    def _ridged(self) -> Algorithm[Any]:
+    def _method(self) -> Algorithm[Any]:
         """The algorithm, with the estimator's ridge."""
         method = check_algorithm(self.algorithm)
         ridge = check_penalty(self.ridge, "ridge")
-        if ridge == 0:
+        own = getattr(method, "ridge", None)
+        if ridge == 0 or ridge == own:
             return method
-        if "ridge" not in {part.name for part in fields(method)}:
+        if own is None:
             raise InputError(
                 f'ridge is for the algorithms "qn" and "3b-factored". Got ridge={self.ridge!r} with {method.name!r}.'
             )
+        if own != 0:
+            raise InputError(f"ridge must be given once. Got ridge={self.ridge!r}, and {own!r} in {method!r}.")
         return replace(method, ridge=ridge)  # type: ignore[call-arg]
+
+    def _ridge(self) -> float:
+        return float(getattr(self._method(), "ridge", 0.0))
 
     def _threads(self) -> int | None:
         if self.n_jobs is None and get_active_backend()[0].nesting_level:
@@ -437,6 +449,8 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             n_features = check_matrix(X).shape[1]
             if reset:
                 self.n_features_in_ = n_features
+                if hasattr(self, "feature_names_in_"):  # Those of an earlier fit.
+                    del self.feature_names_in_
             elif n_features != self.n_features_in_:
                 raise InputError(
                     f"X must have the {self.n_features_in_} features that {type(self).__name__} was fitted with. "
@@ -444,3 +458,9 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 )
             return X
         return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_non_negative=True)
+
+
+def _shape(A: Any) -> tuple[int, int]:
+    """The shape of what was validated; a stored group has none of its own."""
+    shape: tuple[int, int] = A.shape if hasattr(A, "shape") else check_matrix(A).shape
+    return shape

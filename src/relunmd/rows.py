@@ -44,6 +44,7 @@ class FittedRows:
     error : ‖X − max(0, WH)‖ / ‖X‖, of all rows together; 0 if X is all zero
     row_errors : the same for each row, of shape (m,)
     norm : ‖X‖
+    shares : the share of positive entries of each column of WH, of shape (n,)
     limited : how many rows had not converged when `max_iter` was reached
     """
 
@@ -51,6 +52,7 @@ class FittedRows:
     error: float
     row_errors: Array
     norm: float
+    shares: Array
     limited: int
 
 
@@ -66,7 +68,7 @@ def fit_rows(
     """Find W with X ≈ max(0, WH) for a known H: what `ReLUNMD.transform` does.
 
     Each row is a problem of its own, so that its w does not depend on the other rows (but for rounding). It is solved
-    by Newton's method from three starts, and the best end is taken; nothing is random.
+    by Newton's method from four starts, and the best end is taken; nothing is random.
 
     Parameters
     ----------
@@ -111,6 +113,7 @@ def _in_units(problem: Problem, found: row_fit.RowFit) -> FittedRows:
         error=problem.relative(float(found.squares.sum())) if squares > 0 else 0.0,
         row_errors=np.sqrt(found.squares / np.where(found.norms > 0, found.norms, 1.0)),
         norm=math.sqrt(squares) / scale,
+        shares=found.shares,
         limited=found.limited,
     )
 
@@ -128,15 +131,17 @@ def learn_rows(
 ) -> tuple[OnlineState, FittedRows]:
     """The state after a batch X of rows (an array, or sparse), and what `fit_rows` found with the H before it.
 
-    Rows of zeros say nothing of H; a batch of nothing else is counted only.
+    Rows of zeros say nothing of H; a batch of nothing else is counted only. The ridge's ‖X‖ is that of all rows so far,
+    and H's term has this batch's share of it.
     """
     A = check_matrix(X)
     with _problem(A, dtype, len(state.H), n_threads) as problem:
-        penalty = ridge * math.sqrt(problem.facts.squares) / problem.matrix.scale
+        norm = math.hypot(state.norm, math.sqrt(problem.facts.squares) / problem.matrix.scale)
+        counted = replace(state, norm=norm)
         if problem.facts.squares == 0:
-            found = row_fit.fit_rows(problem, state.H, penalty, max_iter)
-            return replace(state, rows=state.rows + X.shape[0], batches=state.batches + 1), _in_units(problem, found)
+            found = row_fit.fit_rows(problem, state.H, ridge * norm, max_iter)
+            return replace(counted, rows=state.rows + A.shape[0]), _in_units(problem, found)
         columns = check_matrix(sparse.csr_array(X).T.tocsr() if sparse.issparse(X) else np.asarray(X).T)
         transposed = make_problem(columns, dtype, len(state.H), problem.executor)
-        following, found = online_step(problem, transposed, state, penalty, max_iter)
+        following, found = online_step(problem, transposed, counted, ridge * norm, max_iter)
         return following, _in_units(problem, found)

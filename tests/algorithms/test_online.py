@@ -33,19 +33,20 @@ def numpy_step(X, W, H, A, shares, past):
 def test_a_step_is_that_of_the_formula():
     X, H = stream(m=200)
     start = H + 0.3 * np.random.default_rng(1).standard_normal(H.shape)
-    first, found = learn_rows(X, OnlineState.start(start, 1000), **LEARN)
+    first, found = learn_rows(X, OnlineState.start(start), **LEARN)
     W = fit_rows(X, start).W
     np.testing.assert_array_equal(W, found.W)
     A, shares = W.T @ W / len(W), np.mean(W @ start > 0, axis=0)
     np.testing.assert_allclose(first.second_moment, A)
     np.testing.assert_allclose(first.shares, shares)
-    wanted = numpy_step(X, W, start, A, shares, 8 * 5 + 0.05 * 1000)
+    wanted = numpy_step(X, W, start, A, shares, 8 * 5)
     step = first.H - start
     lengths = np.sum(step * wanted, axis=0) / np.sum(wanted * wanted, axis=0)
     np.testing.assert_allclose(step, lengths * wanted, atol=1e-7)
     assert (lengths <= 1 + 1e-9).all()
     assert np.mean(lengths > 0.999) > 0.5
-    assert (first.rows, first.batches) == (1200, 1)
+    assert first.rows == 200
+    assert first.norm == pytest.approx(np.linalg.norm(X))
     # The error of the batch falls in every column, W being as it was.
     assert (
         np.linalg.norm(X - np.maximum(0, W @ first.H), axis=0)
@@ -55,8 +56,7 @@ def test_a_step_is_that_of_the_formula():
 
 def test_the_second_batch_remembers_the_first():
     X, H = stream(m=400)
-    state = OnlineState.start(H, 0)
-    state, _ = learn_rows(X[:200], state, **LEARN)
+    state, _ = learn_rows(X[:200], OnlineState.start(H), **LEARN)
     after, two = learn_rows(X[200:], state, **LEARN)
     fresh = 200 / 400
     np.testing.assert_allclose(after.second_moment, (1 - fresh) * state.second_moment + fresh * two.W.T @ two.W / 200)
@@ -104,11 +104,23 @@ def test_a_column_that_was_never_seen_comes_to_life(dead):
 
 def test_a_batch_of_zeros_is_counted_and_changes_nothing():
     X, H = stream(m=100)
-    state, _ = learn_rows(X, OnlineState.start(H), **LEARN)
-    after, found = learn_rows(np.zeros((5, 50)), state, **LEARN)
-    np.testing.assert_array_equal(after.H, state.H)
-    assert (after.rows, after.batches) == (105, 2)
-    assert not found.W.any()
+    fit = fit_rows(X, H)
+    for state in (OnlineState.start(H), OnlineState.after(H, fit.W, fit.shares, fit.norm)):
+        after, found = learn_rows(np.zeros((5, 50)), state, **LEARN)
+        for name in ("H", "second_moment", "shares", "norm"):
+            np.testing.assert_array_equal(getattr(after, name), getattr(state, name))
+        assert after.rows == state.rows + 5
+        assert not found.W.any()
+
+
+@pytest.mark.parametrize("first", [1, 3, 20])
+def test_a_few_rows_do_not_spoil_a_fit(first):
+    X, H = stream()
+    fit = fit_rows(X[:500], H)
+    state = OnlineState.after(H, fit.W, fit.shares, fit.norm)
+    for start in range(500, 560, first):
+        state, _ = learn_rows(X[start : start + first], state, **LEARN)
+    assert fit_rows(X, state.H).error < 1.02 * fit_rows(X, H).error
 
 
 def test_an_exact_h_stays():

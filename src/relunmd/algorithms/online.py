@@ -10,7 +10,7 @@ stands for the curvature of the rows that were seen before, as if N of them were
 seen, so that steps shorten slowly; between 8r and 20r, or 2 and 10 %, the errors differed by less than 2 %, the smaller
 ones being better on rows in random order and the larger ones on digits as they are in the file, writer by writer.
 
-A batch costs the fit of its rows, some ten Newton steps from each of three starts, and one such step for its columns; a
+A batch costs the fit of its rows, some ten Newton steps from each of four starts, and one such step for its columns; a
 step for b rows takes 2bnr + 2ar² flops, a being the number of positive entries of WH. Memory: H, A and p, and while a
 batch is looked at its W and its transpose.
 
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.problem import Problem
-from relunmd.row_fit import RowFit, fit_rows, improve_rows, positive_shares
+from relunmd.row_fit import RowFit, fit_rows, improve_rows
 
 __all__ = ["OnlineState", "online_step"]
 
@@ -46,21 +46,32 @@ class OnlineState:
     Attributes
     ----------
     H : r×n
-    rows, batches : how many there were
-    second_moment : A, r×r; all zero before the first batch
+    rows : how many were seen
+    norm : ‖X‖ of these
+    second_moment : A, r×r
     shares : p, of length n
     """
 
     H: Array
     rows: int
-    batches: int
+    norm: float
     second_moment: Array
     shares: Array
 
     @classmethod
-    def start(cls, H: Array, rows: int = 0) -> "OnlineState":
-        """With an H that `rows` rows were seen for."""
-        return cls(H, rows, 0, np.zeros((len(H), len(H))), np.zeros(H.shape[1]))
+    def start(cls, H: Array) -> "OnlineState":
+        """With an H that no rows were seen for."""
+        return cls(H, 0, 0.0, np.zeros((len(H), len(H))), np.zeros(H.shape[1]))
+
+    @classmethod
+    def after(cls, H: Array, W: Array, shares: Array, norm: float) -> "OnlineState":
+        """With the H of a fit, and its rows W."""
+        return cls(H, len(W), norm, _second_moment(W), shares)
+
+
+def _second_moment(W: Array) -> Array:
+    W64 = W.astype(np.float64)
+    return np.asarray(W64.T @ W64 / len(W))
 
 
 def online_step(
@@ -71,26 +82,25 @@ def online_step(
     Parameters
     ----------
     batch, transposed : the rows, and their transpose with the same scale
-    penalty : of ‖w‖² and ‖h‖²; see `fit_rows`
+    penalty : of ‖w‖² and ‖h‖² in all rows seen; see `fit_rows`
     max_steps : see `fit_rows`
     """
     H, scale = state.H, batch.matrix.scale
     m, rank = batch.shape[0], len(H)
     fit = fit_rows(batch, H, penalty, max_steps)
     W = fit.W
-    fresh = max(min(1.0, m * _FRESH), m / (m + state.rows)) if state.batches else 1.0
-    W_units = W.astype(np.float64) / scale
-    A = (1 - fresh) * state.second_moment + fresh * (W_units.T @ W_units) / m
-    Wt, Ht = np.ascontiguousarray(W.T), np.ascontiguousarray(H.T)
-    shares = (1 - fresh) * state.shares + fresh * positive_shares(transposed, Ht, Wt)
+    fresh = max(min(1.0, m * _FRESH), m / (m + state.rows))
+    A = (1 - fresh) * state.second_moment + fresh * _second_moment(W.astype(np.float64) / scale)
+    shares = (1 - fresh) * state.shares + fresh * fit.shares
     past = _ROWS_A_COMPONENT * rank + _GROWTH * state.rows
-    metric = (A + _FLOOR * np.trace(A) / rank * np.eye(rank)) * scale**2
-    Ht = improve_rows(transposed, Ht, Wt, penalty * scale**2, metric, past * (shares + _FLOOR))
+    metric = (A + _FLOOR * np.trace(A) / rank * np.eye(rank)) * scale * scale
+    of_H = penalty * scale * scale * m / (m + state.rows)
+    Wt, Ht = np.ascontiguousarray(W.T), np.ascontiguousarray(H.T)
+    Ht = improve_rows(transposed, Ht, Wt, of_H, metric, past * (shares + _FLOOR))
     following = replace(
         state,
         H=np.ascontiguousarray(Ht.T),
         rows=state.rows + m,
-        batches=state.batches + 1,
         second_moment=A,
         shares=shares,
     )
