@@ -85,7 +85,7 @@ def fit_rows(
 
     Notes
     -----
-    Three passes over X. Memory: X as it is, W, and for each thread as much as H and some hundred rows. About 0.4 ms
+    Three passes over X. Memory: X as it is, W, and for each thread as much as H and some hundred rows. About 0.8 ms
     a row of 784 entries at rank 32 on two cores.
 
     Examples
