@@ -43,7 +43,10 @@ Array = NDArray[Any]
 log = logging.getLogger("relunmd")
 
 _FIRST_BATCH = 50
-"""Iterations on the first batch of `partial_fit`: 20 left MNIST 3 % worse after a pass than 1000, 200 left kos 4 % worse than 20."""
+"""Iterations on the first batch of `partial_fit`.
+
+20 left MNIST 3 % worse after a pass than 1000, and 200 left kos 4 % worse than 20.
+"""
 
 
 class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
