@@ -164,6 +164,10 @@ class _Rows:
         """How many rows are positive in each column."""
         return np.asarray(np.count_nonzero(self._T > 0, axis=0))
 
+    def blind(self) -> Array:
+        """Which rows are positive nowhere."""
+        return np.asarray(~np.any(self._T > 0, axis=1))
+
     def descend(
         self, leak: float, tol: float, max_steps: int, longest: float = np.inf, live: Array | None = None
     ) -> Array:
@@ -287,10 +291,11 @@ def _improve_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver) -> Sums:
     for tile in _tiles(x):
         moving = _Rows(x, tile, solver, rows["W"][tile.rows].astype(np.float64))
         moving.facts[:, kernels.WEIGHT] = rows["weights"][tile.rows, 0]
-        unseen = moving.objective(ERROR) == moving.facts[:, kernels.SQUARES]  # And a row of zeros, which stays.
-        moving.descend(ERROR, tol=1.0, max_steps=1, longest=1.0, live=np.flatnonzero(~unseen))
-        if unseen.any():
+        moving.objective(ERROR)
+        blind = moving.blind()
+        moving.descend(ERROR, tol=1.0, max_steps=1, longest=1.0, live=np.flatnonzero(~blind))
+        if blind.any():
             moving.objective(LATENT)
-            moving.descend(LATENT, tol=1.0, max_steps=1, longest=1.0, live=np.flatnonzero(unseen))
+            moving.descend(LATENT, tol=1.0, max_steps=1, longest=1.0, live=np.flatnonzero(blind))
         out["W"][tile.rows] = moving.W
     return {}

@@ -87,7 +87,8 @@ def test_sparse_batches_units_and_threads_give_the_same():
 
 
 @pytest.mark.parametrize("dead", [0.0, -1.0])
-def test_a_column_that_was_never_seen_comes_to_life(dead):
+@pytest.mark.parametrize(("dtype", "ridge"), [("float64", 0.0), ("float32", 0.0), ("float64", 1e-4)])
+def test_a_column_that_was_never_seen_comes_to_life(dead, dtype, ridge):
     X, H = stream(noise=0.0)
     start = H.copy()
     start[:, 7] = 0
@@ -95,8 +96,9 @@ def test_a_column_that_was_never_seen_comes_to_life(dead):
     if dead:  # Negative for every row: no slope on the error.
         W = fit_rows(X, start).W
         start[:, 7] = dead * np.linalg.lstsq(W, np.ones(len(W)), rcond=None)[0]
-    for first in range(0, 900, 100):
-        state, _ = learn_rows(X[first : first + 100], state, **LEARN)
+    for first in range(0, 900, 300):
+        batch = X[first : first + 300].astype(dtype)
+        state, _ = learn_rows(batch, state, **LEARN | {"dtype": np.dtype(dtype), "ridge": ridge})
     W = fit_rows(X, state.H).W
     column = X[:, 7]
     assert np.linalg.norm(column - np.maximum(0, W @ state.H[:, 7])) < 0.3 * np.linalg.norm(column)
