@@ -189,3 +189,6 @@ _KINDS = (
     _reworded,
     _lost,
 )
+
+DAMAGES = (_truncated, _flipped, _overwritten)
+"""What can be done to a file of any kind: bytes and a random generator in, bytes out."""

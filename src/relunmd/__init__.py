@@ -6,36 +6,36 @@
 ((30, 10), (10, 30))
 """
 
-from importlib.metadata import version
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from relunmd.algorithms import (
-    AEM,
-    ANMD,
-    EM,
-    TSVD,
-    Algorithm,
-    ANaive,
-    Naive,
-    QuasiNewton,
-    State,
-    ThreeBlock,
-    ThreeBlockFactored,
-)
-from relunmd.door import decompose, inits
-from relunmd.errors import FileError, InputError, InsufficientMemoryError, MissingDependencyError, RelunmdError
-from relunmd.init import Init, MeanCorrectedInit, NuclearInit, RandomInit, ShiftedInit, TSVDInit
-from relunmd.result import Decomposition, History, Status
-from relunmd.rows import FittedRows, fit_rows
-from relunmd.solve import Progress
-
 if TYPE_CHECKING:
+    from relunmd.algorithms import (
+        AEM,
+        ANMD,
+        EM,
+        TSVD,
+        Algorithm,
+        ANaive,
+        Naive,
+        QuasiNewton,
+        State,
+        ThreeBlock,
+        ThreeBlockFactored,
+    )
+    from relunmd.door import decompose, inits
+    from relunmd.errors import FileError, InputError, InsufficientMemoryError, MissingDependencyError, RelunmdError
     from relunmd.estimator import ReLUNMD
+    from relunmd.init import Init, MeanCorrectedInit, NuclearInit, RandomInit, ShiftedInit, TSVDInit
+    from relunmd.result import Decomposition, History, Status
+    from relunmd.rows import FittedRows, fit_rows
+    from relunmd.solve import Progress
+
+    __version__: str
 
     def algorithms() -> dict[str, str]: ...  # The package of that name, which can be called.
 
-
-__version__ = version("relunmd")
 
 __all__ = [
     "AEM",
@@ -73,14 +73,33 @@ __all__ = [
     "inits",
 ]
 
+_HOMES = {
+    "algorithms": "AEM ANMD EM TSVD Algorithm ANaive Naive QuasiNewton State ThreeBlock ThreeBlockFactored",
+    "door": "decompose inits",
+    "errors": "FileError InputError InsufficientMemoryError MissingDependencyError RelunmdError",
+    "estimator": "ReLUNMD",
+    "init": "Init MeanCorrectedInit NuclearInit RandomInit ShiftedInit TSVDInit",
+    "result": "Decomposition History Status",
+    "rows": "FittedRows fit_rows",
+    "solve": "Progress",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
 
 def __getattr__(name: str) -> Any:
-    """The estimator, when it is asked for: scikit-learn takes as long to import as all the rest."""
-    if name == "ReLUNMD":
-        from relunmd.estimator import ReLUNMD
+    """What is asked for, from where it is: NumPy, numba and scikit-learn take a second to import."""
+    if name == "__version__":
+        from importlib.metadata import version
 
-        return ReLUNMD
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value: Any = version("relunmd")
+    elif name in _HOME_OF:
+        value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    elif not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

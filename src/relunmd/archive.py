@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from relunmd.errors import FileError, RelunmdError
 from relunmd.files import write_beside
 
-__all__ = ["amount", "count", "damage_told", "plain", "read_archive", "versions", "write_archive"]
+__all__ = ["amount", "count", "damage_told", "kind_of", "plain", "read_archive", "versions", "write_archive"]
 
 Array = NDArray[Any]
 Metadata = dict[str, Any]
@@ -144,6 +144,19 @@ def damage_told(place: Path, kind: str) -> Iterator[None]:
             f"{place} must be a {kind} as relunmd writes it. It is damaged, or something else: "
             f"{type(reason).__name__}: {reason}."
         ) from reason
+
+
+def kind_of(place: Path) -> str | None:
+    """What `write_archive` wrote there, "model" or "checkpoint"; None for a file of another kind, or a damaged one."""
+    try:
+        with place.open("rb") as raw, zipfile.ZipFile(raw) as members:
+            about = members.getinfo(f"{_METADATA}.npy")
+            if about.file_size > _MOST_METADATA + _MOST_A_MEMBER * len(members.infolist()):
+                return None
+            found = _read_metadata(members, about).get("format")
+    except Exception:  # Whoever reads it says what is wrong with it.
+        return None
+    return found.removeprefix("relunmd ") if found in ("relunmd model", "relunmd checkpoint") else None
 
 
 def read_archive(place: Path, kind: str, newest: int) -> tuple[Metadata, dict[str, Array]]:

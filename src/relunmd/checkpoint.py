@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.archive import damage_told, plain, read_archive, write_archive
@@ -21,7 +22,7 @@ from relunmd.errors import FileError, InputError
 from relunmd.files import remove_partials
 from relunmd.problem import Fingerprint
 
-__all__ = ["Checkpoint", "Identity", "Snapshot"]
+__all__ = ["Checkpoint", "Identity", "Snapshot", "described", "written_by"]
 
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
@@ -170,3 +171,40 @@ class Checkpoint:
                 reason or type(reason).__name__,
             )
         self._last = time.perf_counter()
+
+
+def described(place: Path) -> dict[str, Any]:
+    """What a checkpoint is of, and how far the run has come."""
+    with damage_told(place, _KIND):
+        about, arrays = read_archive(place, _KIND, _VERSION)
+        identity, run = about["identity"], about["run"]
+        X = Fingerprint.from_json(identity["fingerprint"])
+        histories = _histories(arrays)
+        return {
+            "shape": list(X.shape),
+            "rank": identity["rank"],
+            "dtype": identity["dtype"],
+            "algorithm": identity["algorithm"],
+            "init": identity["init"]["name"],
+            "starts": identity["n_starts"],
+            "seed": identity["random_state"],
+            "error": min(float(history["error"].min()) for history in histories),
+            "iterations": max(len(history["error"]) for history in histories) - 1,
+            "seconds": float(run["seconds"]),
+        }
+
+
+def written_by(place: Path, history: Mapping[str, Array]) -> bool:
+    """Whether the run that a checkpoint is of once had this history: no two runs have the same times."""
+    with damage_told(place, _KIND):
+        _, arrays = read_archive(place, _KIND, _VERSION)
+        return any(
+            all(np.array_equal(whole[name][: len(history[name])], history[name]) for name in ("time", "error"))
+            for whole in _histories(arrays)
+        )
+
+
+def _histories(arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
+    """The histories of the courses of a run, as solve.py flattens them."""
+    courses = [name.removesuffix(".history.error") for name in arrays if name.endswith(".history.error")]
+    return [{column: arrays[f"{course}.history.{column}"] for column in ("time", "error")} for course in courses]

@@ -96,7 +96,7 @@ def decompose(
         on until one is left. For small, hard problems: it takes that many times the memory of one run.
     callback : called after the start and every iteration with a `Progress`
         Returning True stops the run. With `n_starts` it is told of every start's iterations.
-    progress : show a line on the terminal
+    progress : show how it goes: on a terminal drawn anew, elsewhere as a line now and then
     checkpoint : path of a file from which the run can go on
         Written every so often, and at the end whatever ended the run; killed at any moment, it is whole. If it is
         there and of the same run (X, rank, algorithm, settings, start, seed and dtype) the run goes on from it, with
@@ -154,9 +154,9 @@ def decompose(
         problem = make_problem(A, float_type, rank, executor)
         executor.passes = 0
         if progress:
-            from relunmd.progress import ProgressLine  # rich is slow to import
+            from relunmd.progress import ProgressDisplay  # rich is slow to import
 
-            callbacks.append(stack.enter_context(ProgressLine(method.name, limits)))
+            callbacks.append(stack.enter_context(ProgressDisplay(f"{method.name}, rank {rank}", limits)))
         identity = Identity(
             fingerprint=problem.fingerprint,
             rank=rank,

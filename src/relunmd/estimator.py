@@ -11,7 +11,6 @@ import logging
 import math
 import numbers
 import warnings
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -32,7 +31,7 @@ from relunmd.validation import (
     check_algorithm,
     check_limits,
     check_matrix,
-    check_penalty,
+    check_ridge,
     check_steps,
     check_threads,
 )
@@ -417,18 +416,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _method(self) -> Algorithm[Any]:
         """The algorithm, with the estimator's ridge."""
-        method = check_algorithm(self.algorithm)
-        ridge = check_penalty(self.ridge, "ridge")
-        own = getattr(method, "ridge", None)
-        if ridge == 0 or ridge == own:
-            return method
-        if own is None:
-            raise InputError(
-                f'ridge is for the algorithms "qn" and "3b-factored". Got ridge={self.ridge!r} with {method.name!r}.'
-            )
-        if own != 0:
-            raise InputError(f"ridge must be given once. Got ridge={self.ridge!r}, and {own!r} in {method!r}.")
-        return replace(method, ridge=ridge)  # type: ignore[call-arg]
+        return check_ridge(check_algorithm(self.algorithm), self.ridge)
 
     def _ridge(self) -> float:
         return float(getattr(self._method(), "ridge", 0.0))

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import stat
 import zlib
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import IO, Any
 
 from relunmd.errors import FileError, InputError
 
-__all__ = ["check_path", "remove_partials", "write_beside", "writing"]
+__all__ = ["check_path", "remove_partials", "write_beside", "write_folder_beside", "writing"]
 
 _PARTIAL = ".partial"
 
@@ -61,6 +62,31 @@ def write_beside(place: Path, write: Callable[[IO[bytes]], object]) -> None:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
+
+
+def write_folder_beside(place: Path, write: Callable[[Path], object]) -> None:
+    """The same for a folder: what was at `place` is put aside and removed once the new one is there.
+
+    Between two renames there is neither; a kill just then leaves the old one beside, under a hidden name.
+    """
+    beside = place.with_name(f"{_beginning(place)}{secrets.token_hex(6)}{_PARTIAL}")
+    aside = beside.with_suffix(".old")
+    try:
+        beside.mkdir()
+        write(beside)
+        if place.exists():
+            place.rename(aside)
+        beside.rename(place)
+        _sync_folder(place.parent)
+    except BaseException:
+        if aside.exists() and not place.exists():
+            aside.rename(place)
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    if aside.is_dir():
+        shutil.rmtree(aside)
+    else:
+        aside.unlink(missing_ok=True)
 
 
 def remove_partials(place: Path) -> None:

@@ -1,39 +1,144 @@
-"""A line on the terminal while a run goes on."""
+"""What is shown while a run goes on: two lines drawn anew on a terminal, a line now and then elsewhere."""
 
+import math
+import time
+from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
-from relunmd.solve import Limits
+from relunmd.solve import PATIENCE, Limits
 from relunmd.solve import Progress as Step
 
-__all__ = ["ProgressLine"]
+__all__ = ["ProgressDisplay", "curve"]
+
+_BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
+_WIDTH = 32
+_RECENT = 20
+"""Iterations from which the speed is told."""
+_COMPILING_AFTER = 3.0
+_FIRST_LINE, _LONGEST_SILENCE = 1.0, 60.0
+"""Seconds until the first plain line after the start's; the silence between two doubles up to the longest."""
 
 
-class ProgressLine:
-    """Shows iteration, the best error, passes and time; a callback that never stops the run."""
+class ProgressDisplay:
+    """Error and its fall, speed, time and what is left, with a small curve; a callback that never stops the run.
 
-    def __init__(self, algorithm: str, limits: Limits) -> None:
-        self._display = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed} iterations, {task.fields[passes]} passes"),
-            TextColumn("error {task.fields[error]}"),
-            TimeElapsedColumn(),
-        )
-        self._best = float("inf")
-        self._task = self._display.add_task(algorithm, total=limits.max_iter, passes=0, error="–")
+    It is a context manager, so that it can be seen before the first iteration, and leaves nothing on the terminal.
+    """
 
-    def __enter__(self) -> "ProgressLine":
-        self._display.start()
+    def __init__(self, title: str, limits: Limits, console: Console | None = None) -> None:
+        self._title = title
+        self._limits = limits
+        self._console = console if console is not None else Console()
+        self._live: Live | None = None
+        self._begun = time.perf_counter()
+        self._best: list[float] = []
+        self._course: list[float] = []
+        """The best error up to each iteration of the present start, and that of this start alone."""
+        self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
+        self._iteration = self._starts = 0
+        self._seconds, self._told = 0.0, self._begun
+        self._silence, self._next_line = _FIRST_LINE, 0.0
+
+    def __enter__(self) -> "ProgressDisplay":
+        self._begun = self._told = time.perf_counter()
+        if self._console.is_terminal or self._console.is_jupyter:
+            self._live = Live(
+                get_renderable=self._lines, console=self._console, transient=True, refresh_per_second=8, screen=False
+            )
+            self._live.start(refresh=True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._display.stop()
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
 
     def __call__(self, step: Step) -> bool:
-        self._best = min(self._best, step.error)
-        self._display.update(self._task, completed=step.iteration, passes=step.passes, error=f"{self._best:.6f}")
+        if step.iteration == 0 or not self._best:
+            self._starts += 1
+            self._course = []
+        self._best.append(step.best_error)
+        self._course.append(min(step.error, self._course[-1] if self._course else math.inf))
+        self._recent.append((step.time, step.passes))
+        self._iteration, self._seconds, self._told = step.iteration, step.time, time.perf_counter()
+        if self._live is None and self._told - self._begun >= self._next_line:
+            self._next_line = self._told - self._begun + self._silence
+            self._silence = min(2 * self._silence, _LONGEST_SILENCE)
+            line = f"{self._title}: error {self._best[-1]:.6g}, {', '.join(self._facts())}"
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         return False
+
+    def _lines(self) -> Text:
+        plain = self._console.options.ascii_only
+        if not self._best:
+            passed = time.perf_counter() - self._begun
+            hint = " (the first run on a machine compiles for about 12 s)" if passed > _COMPILING_AFTER else ""
+            what = f"{self._title}: looking at X and making a start{hint}"
+            text = Text(f"{what}, {_clock(passed)}", no_wrap=True, overflow="ellipsis")
+        else:
+            text = Text(no_wrap=True, overflow="ellipsis")
+            text.append(self._title, style="bold")
+            text.append(f"  error {self._best[-1]:.6f}  ")
+            text.append(curve(self._best, _WIDTH, plain), style="cyan")
+            text.append("\n" + (" | " if plain else " · ").join(self._facts()))
+        return text
+
+    def _facts(self) -> list[str]:
+        """What there is to say besides the error."""
+        told = [
+            f"start {self._starts}, iteration {self._iteration}" if self._starts > 1 else f"iteration {self._iteration}"
+        ]
+        if len(self._course) > PATIENCE:
+            before = self._course[-1 - PATIENCE]
+            fall = (before - self._course[-1]) / before if before > 0 else 0.0
+            told.append(f"fell by {fall:.1e} in {PATIENCE}")
+        first, last = self._recent[0], self._recent[-1]
+        if last[0] > first[0]:
+            told.append(f"{(last[1] - first[1]) / (last[0] - first[0]):.3g} passes/s")
+        seconds = self._seconds + time.perf_counter() - self._told
+        told.append(f"{_clock(seconds)} elapsed")
+        left = self._left(seconds)
+        return [*told, f"at most {left} left"] if left else told
+
+    def _left(self, seconds: float) -> str:
+        words = []
+        if self._limits.max_iter is not None:
+            words.append(f"{max(0, self._limits.max_iter - self._iteration)} iterations")
+        if self._limits.max_time is not None:
+            words.append(_clock(max(0.0, self._limits.max_time - seconds)))
+        return " or ".join(words)
+
+
+def curve(errors: Sequence[float], width: int, plain: bool = False) -> str:
+    """Errors as a row of bars of logarithmic height, the last `width` of them or as many means.
+
+    >>> curve([1.0, 0.1, 0.01, 0.001], 4)
+    '█▆▃▁'
+    """
+    bars = _PLAIN_BARS if plain else _BARS
+    length = len(errors)
+    count = min(width, length)
+    shown = [errors[(i + 1) * length // count - 1] for i in range(count)]
+    heights = [math.log(max(error, 1e-300)) for error in shown]
+    low, high = min(heights), max(heights)
+    if high == low:
+        return bars[0] * count
+    return "".join(bars[round((height - low) / (high - low) * (len(bars) - 1))] for height in heights)
+
+
+def _clock(seconds: float) -> str:
+    """Seconds as people read them.
+
+    >>> _clock(3671)
+    '1:01:11'
+    """
+    whole = int(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"

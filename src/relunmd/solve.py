@@ -88,16 +88,24 @@ class Progress:
     time : seconds since the call
     error : relative error of the factors of this iteration
     passes : looks at all of X so far
+    best_error : the smallest error so far, of all iterations, starts and sittings
     W, H : the factors of this iteration, made when they are asked for
     """
 
     def __init__(
-        self, iteration: int, time: float, error: float, passes: int, factors: Callable[[], tuple[Array, Array]]
+        self,
+        iteration: int,
+        time: float,
+        error: float,
+        passes: int,
+        best_error: float,
+        factors: Callable[[], tuple[Array, Array]],
     ) -> None:
         self.iteration = iteration
         self.time = time
         self.error = error
         self.passes = passes
+        self.best_error = best_error
         self._factors = factors
         self._made: tuple[Array, Array] | None = None
 
@@ -318,7 +326,8 @@ class _Run:
         self._noted = plain(self._random.bit_generator.state), passes
         wishes = []
         if self._callbacks:
-            progress = _progress(self._problem, course.state, course.iteration, seconds, passes)
+            best = self.leader.best[2]
+            progress = _progress(self._problem, course.state, course.iteration, seconds, passes, best)
             with self._problem.executor.users_code():
                 wishes = [callback(progress) for callback in self._callbacks]  # All are told, any may end the run.
         if course.status in (Status.TARGET, Status.MAX_TIME):
@@ -450,6 +459,8 @@ def _finite(advance: Callable[[], State]) -> State | None:
     return state if np.isfinite(state.error) and np.isfinite(state.H).all() else None
 
 
-def _progress(problem: Problem, state: State, iteration: int, seconds: float, passes: int) -> Progress:
+def _progress(
+    problem: Problem, state: State, iteration: int, seconds: float, passes: int, best_error: float
+) -> Progress:
     W, H, scale = state.W, state.H, problem.matrix.scale
-    return Progress(iteration, seconds, state.error, passes, lambda: canonical_factors(W, H, scale))
+    return Progress(iteration, seconds, state.error, passes, best_error, lambda: canonical_factors(W, H, scale))

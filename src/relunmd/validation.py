@@ -6,6 +6,7 @@ import numbers
 import os
 import reprlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ __all__ = [
     "check_penalty",
     "check_random_state",
     "check_rank",
+    "check_ridge",
     "check_starts",
     "check_steps",
     "check_threads",
@@ -84,7 +86,9 @@ def check_matrix(X: Any) -> Source:
             if isinstance(reason, InputError):
                 raise
             # SciPy's word for indices that point outside the matrix.
-            raise InputError(f"X must be a consistent sparse matrix. Got one of which SciPy says: {reason}") from reason
+            raise InputError(
+                f"X must be a consistent sparse matrix. Got one of which SciPy says: {reason}."
+            ) from reason
     try:
         A = np.asarray(X)
     except Exception as reason:
@@ -182,6 +186,20 @@ def check_algorithm(algorithm: object) -> Algorithm[Any]:
         f"algorithm must be one of {', '.join(['auto', *ALGORITHMS])}, or a settings object such as "
         f"relunmd.ANMD(beta0=0.9). Got {algorithm!r}."
     )
+
+
+def check_ridge(method: Algorithm[Any], ridge: Any) -> Algorithm[Any]:
+    """The algorithm with a ridge, if one is given."""
+    strength = check_penalty(ridge, "ridge")
+    own = getattr(method, "ridge", None)
+    if strength in (0, own):
+        return method
+    if own is None:
+        able = " and ".join(f'"{name}"' for name, other in ALGORITHMS.items() if hasattr(other, "ridge"))
+        raise InputError(f"ridge is for the algorithms {able}. Got ridge={ridge!r} with {method.name!r}.")
+    if own != 0:
+        raise InputError(f"ridge must be given once. Got ridge={ridge!r}, and {own!r} in {method!r}.")
+    return replace(method, ridge=strength)  # type: ignore[call-arg]
 
 
 def check_init(init: object, algorithm: Algorithm[Any], shape: tuple[int, int], rank: int) -> Init:

@@ -8,12 +8,25 @@ against its hash. `load(name)` gets any of the real ones by name, `LOADERS` list
 from collections.abc import Callable
 from typing import Any
 
+from relunmd.datasets import images, store, text
 from relunmd.datasets.generated import planted, synthetic
 from relunmd.datasets.images import cbcl, digits, mnist
 from relunmd.datasets.text import classic, kos, newsgroups
 from relunmd.errors import InputError
 
-__all__ = ["LOADERS", "cbcl", "classic", "digits", "kos", "load", "mnist", "newsgroups", "planted", "synthetic"]
+__all__ = [
+    "LOADERS",
+    "cbcl",
+    "classic",
+    "digits",
+    "kos",
+    "load",
+    "mnist",
+    "newsgroups",
+    "planted",
+    "synthetic",
+    "where",
+]
 
 LOADERS: dict[str, Callable[..., Any]] = {
     "digits": digits,
@@ -25,6 +38,14 @@ LOADERS: dict[str, Callable[..., Any]] = {
 }
 """The real data sets by name."""
 
+_FILES = {
+    "mnist": images.MNIST_FILES,
+    "cbcl": (images.CBCL.path,),
+    "kos": (text.KOS.path,),
+    "classic": (text.CLASSIC.path,),
+    "20newsgroups": (text.NEWSGROUPS.path,),
+}
+
 
 def load(name: str, **options: Any) -> Any:
     """The data set of that name, as its own function returns it: an array, or a csr_array of counts.
@@ -33,6 +54,23 @@ def load(name: str, **options: Any) -> Any:
     >>> datasets.load("digits").shape
     (1797, 64)
     """
+    _check_name(name)
+    return LOADERS[name](**options)
+
+
+def where(name: str) -> str | None:
+    """Where the data set of that name is found on this machine; None if it is not.
+
+    >>> from relunmd import datasets
+    >>> datasets.where("digits")
+    'comes with scikit-learn'
+    """
+    _check_name(name)
+    if name not in _FILES:
+        return "comes with scikit-learn"
+    return next((str(place) for path in _FILES[name] if (place := store.find(path)) is not None), None)
+
+
+def _check_name(name: str) -> None:
     if name not in LOADERS:
         raise InputError(f"name must be one of {', '.join(LOADERS)}. Got {name!r}.")
-    return LOADERS[name](**options)

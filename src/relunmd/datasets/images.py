@@ -1,10 +1,8 @@
 """Images, one a row: scikit-learn's digits, MNIST, and the faces of CBCL (one a column, as the paper has them)."""
 
-import gzip
 import hashlib
 import logging
 import os
-import struct
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,9 @@ from numpy.typing import NDArray
 from relunmd.datasets import store
 from relunmd.errors import DatasetError, InputError
 from relunmd.files import write_beside
+from relunmd.readers.bounds import Bounds
+from relunmd.readers.idx import read_idx
+from relunmd.readers.matlab import read_variable
 
 __all__ = ["cbcl", "digits", "mnist"]
 
@@ -23,6 +24,7 @@ Folder = str | os.PathLike[str] | None
 
 _IMAGES, _LABELS = "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz"
 _OPENML = "mnist/openml.npz"
+MNIST_FILES = (_IMAGES, _IMAGES.removesuffix(".gz"), _OPENML)
 _CONTENT = "c2069063c1105f2bf96266aef1ff68c6e13bdda7a54e37bf19c16f1db24efc83"
 """SHA-256 of the 70 000 images' bytes and the labels' after them, training images first."""
 
@@ -92,10 +94,8 @@ def cbcl(data: Folder = None, download: bool = True) -> NDArray[np.float64]:
 
 def read_mat(path: Path, name: str) -> Any:
     """A variable of a MATLAB file."""
-    from scipy.io import loadmat
-
     try:
-        return loadmat(path, variable_names=[name])[name]
+        return read_variable(path, name)
     except Exception as reason:  # A damaged file makes the reader raise all sorts of things.
         raise DatasetError(
             f"{path} must be a MATLAB file with a variable {name}. Reading it gave: {reason}"
@@ -136,20 +136,16 @@ def _read_kept(place: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
 
 
 def _read_idx(path: Path) -> NDArray[np.uint8]:
-    """An array from an IDX file: two zero bytes, a type, the number of dimensions, the dimensions, the data."""
-    raw = path.read_bytes()
+    """An array of bytes from an IDX file."""
     try:
-        content = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        zero, kind, dimensions = struct.unpack_from(">HBB", content)
-        shape = struct.unpack_from(f">{dimensions}I", content, 4)
-        values = np.frombuffer(content, np.uint8, offset=4 + 4 * dimensions)
-        if (zero, kind) != (0, 8) or values.size != np.prod(shape, dtype=np.int64):
-            raise ValueError(f"its header says type {kind} and shape {shape}, and {values.size} bytes follow")
+        found = read_idx(path, Bounds(path, path.stat().st_size))
+        if found.dtype != np.uint8:
+            raise ValueError(f"numbers of type {found.dtype}")
     except Exception as reason:  # A damaged file makes the decompression raise all sorts of things.
         raise DatasetError(
             f"{path} must be an IDX file of bytes, as MNIST comes. Reading it gave: {reason}"
         ) from reason
-    return values.reshape(shape)
+    return found
 
 
 def _fetch_mnist(data: Folder, download: bool) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

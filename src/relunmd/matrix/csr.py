@@ -40,6 +40,9 @@ class CsrSource(InMemory):
         self._values = np.ascontiguousarray(A.data)
         self._indices = read_only(np.ascontiguousarray(A.indices))
 
+    def read(self, rows: slice) -> Any:
+        return self.csr[rows]
+
     def _rows(
         self, rows: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch
     ) -> tuple[Array, Array, Array, float]:

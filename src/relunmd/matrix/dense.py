@@ -30,6 +30,9 @@ class DenseSource(InMemory):
         self._plain = X.flags.aligned and X.dtype.isnative
         self.in_memory = not _is_memory_map(X)
 
+    def read(self, rows: slice) -> NDArray[Any]:
+        return np.asarray(self.X[rows]).view(self.dtype)
+
     def tile(self, rows: slice, columns: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch) -> TileData:
         whole = self.X[rows]
         if self._plain and whole.flags.c_contiguous and whole.dtype in (dtype, np.uint8):

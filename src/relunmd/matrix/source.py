@@ -58,6 +58,10 @@ class Source(ABC):
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple["InMemory", int]:
         """Something in memory that has `rows`, and the row that it begins with; it need not go beyond `stop`."""
 
+    @abstractmethod
+    def read(self, rows: slice) -> Any:
+        """Rows as the user has them: an array, or a csr_array if it is sparse."""
+
 
 class InMemory(Source):
     """A source that hands out tiles."""

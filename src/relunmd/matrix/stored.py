@@ -6,13 +6,15 @@ CSC by the group's attributes or a shape that is not square; a square CSC matrix
 """
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from relunmd.errors import InputError
+from relunmd.errors import FileError, InputError, RelunmdError
 from relunmd.matrix.csr import CsrSource
 from relunmd.matrix.dense import DenseSource
 from relunmd.matrix.scratch import Scratch
@@ -42,6 +44,18 @@ def _is_open(X: object) -> bool:
     return library in ("h5py", "zarr")
 
 
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """What a damaged file makes the libraries raise, which can be anything, as a sentence."""
+    try:
+        yield
+    except RelunmdError:
+        raise
+    except Exception as reason:
+        line = " ".join(str(reason).split())
+        raise FileError(f"{what} could not be read from its file: {type(reason).__name__}: {line}.") from reason
+
+
 class _Slab(NamedTuple):
     """Rows of a stored matrix that have been read."""
 
@@ -66,13 +80,21 @@ class _Stored(Source):
             tiles = -(-self._slab_rows(rows.start) // height)  # Whole ones, so that no row is read twice.
             until = min(stop, rows.start + max(1, tiles) * height)
             slab = scratch.kept = None  # Its memory is free for the next, unless a tile of it is still in use.
-            slab = scratch.kept = _Slab(self, rows.start, until, self._read(slice(rows.start, until)))
+            slab = scratch.kept = _Slab(self, rows.start, until, self._in_memory(slice(rows.start, until)))
         return slab.part, slab.start
 
     def _slab_rows(self, start: int) -> int:
         raise NotImplementedError
 
-    def _read(self, rows: slice) -> InMemory:
+    def read(self, rows: slice) -> Any:
+        with _reading(f"Rows {rows.start} to {rows.stop - 1} of X"):
+            return self._read(rows)
+
+    def _in_memory(self, rows: slice) -> InMemory:
+        part = self.read(rows)
+        return CsrSource(part) if self.sparse else DenseSource(part)
+
+    def _read(self, rows: slice) -> Any:
         raise NotImplementedError
 
 
@@ -96,8 +118,8 @@ class StoredArray(_Stored):
         wanted = _SLAB_BYTES // (self.shape[1] * self.dtype.itemsize)
         return max(1, self.chunk_rows, wanted // self.chunk_rows * self.chunk_rows)
 
-    def _read(self, rows: slice) -> InMemory:
-        return DenseSource(np.asarray(self._X[rows]))
+    def _read(self, rows: slice) -> Array:
+        return np.asarray(self._X[rows])
 
 
 class StoredCsr(_Stored):
@@ -124,7 +146,8 @@ class StoredCsr(_Stored):
                     f"{name} of the group {group.name!r} must be an array of one dimension. Got {member!r}."
                 )
         self.dtype = np.dtype(self._data.dtype)
-        self._indptr = np.asarray(group["indptr"][:]).astype(np.int64)
+        with _reading(f"indptr of the group {group.name!r}"):
+            self._indptr = np.asarray(group["indptr"][:]).astype(np.int64)
         if len(self._indptr) == self.shape[1] + 1 != self.shape[0] + 1:
             raise InputError(
                 f"X must be stored by rows, as CSR. Got the group {group.name!r} of shape {self.shape}, "
@@ -149,7 +172,7 @@ class StoredCsr(_Stored):
         last = np.searchsorted(self._indptr, self._indptr[start] + _SLAB_BYTES // width, side="right")
         return int(last) - 1 - start
 
-    def _read(self, rows: slice) -> InMemory:
+    def _read(self, rows: slice) -> Any:
         first, last = int(self._indptr[rows.start]), int(self._indptr[rows.stop])
         index_type = np.int32 if max(self.shape[1], last - first) < 2**31 else np.int64
         indices = np.asarray(self._indices[first:last])
@@ -160,7 +183,7 @@ class StoredCsr(_Stored):
             )
         starts = self._indptr[rows.start : rows.stop + 1] - first
         parts = np.asarray(self._data[first:last]), indices.astype(index_type), starts.astype(index_type)
-        return CsrSource(sparse.csr_array(parts, shape=(rows.stop - rows.start, self.shape[1])))
+        return sparse.csr_array(parts, shape=(rows.stop - rows.start, self.shape[1]))
 
 
 def _stored_shape(group: Any) -> tuple[int, int]:

@@ -1,0 +1,41 @@
+"""The command line: any matrix file in, a model out.
+
+One file a group of commands. Nothing but click is imported before a command runs, so that help comes at once: what a
+command needs, it imports itself.
+"""
+
+import click
+
+from relunmd.cli.data import data
+from relunmd.cli.extras import algorithms, completion, demo
+from relunmd.cli.fit import fit
+from relunmd.cli.matrices import convert, info
+from relunmd.cli.models import reconstruct, transform
+from relunmd.cli.running import Commands
+
+__all__ = ["main"]
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+Examples:
+  relunmd data fetch digits -o digits.npy
+  relunmd info digits.npy
+  relunmd fit digits.npy --rank 16 --seed 0 -o model.npz
+  relunmd transform model.npz digits.npy -o W.csv
+
+\b
+relunmd COMMAND --help tells more. For completion by the shell: relunmd completion --help.""",
+)
+@click.version_option(package_name="relunmd", prog_name="relunmd", message="%(prog)s %(version)s")
+def main() -> None:
+    """ReLU nonlinear matrix decomposition: X ≈ max(0, WH) for a sparse nonnegative matrix X.
+
+    Reads .npy, .npz, .mtx, .mat, .csv, .tsv, .parquet, .h5, .hdf5, .h5ad, .zarr, IDX, and folders of grey images.
+    """
+
+
+for command in (fit, transform, reconstruct, info, convert, data, algorithms, demo, completion):
+    main.add_command(command)

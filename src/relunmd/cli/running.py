@@ -1,0 +1,172 @@
+"""What all commands share: errors as one sentence and an exit code, warnings, options, files that may be written."""
+
+import logging
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from relunmd.errors import FileError, InputError, RelunmdError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Commands", "array_option", "check_output", "console", "force_option", "interruptible_not", "json_option",
+           "quiet_option", "spoken", "threads_option"]  # fmt: skip
+
+INTERRUPTED = 130
+_REFUSED = 2
+_LONGEST = 2000
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = {
+    "checkpoint_every": "--checkpoint-every",
+    "max_iter": "--max-iter",
+    "max_time": "--max-time",
+    "n_jobs": "--threads",
+    "n_starts": "--starts",
+    "random_state": "--seed",
+    "target_error": "--target-error",
+}
+
+
+class Commands(click.Group):
+    """Our refusals and Ctrl-C, in every command: a sentence on stderr, and an exit code."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, ValueError):
+                stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+        return super().main(*args, **options)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            with _told_to_end(), _warnings_told():
+                return super().invoke(ctx)
+        except RelunmdError as reason:
+            raise _Refused(spoken(str(reason))) from reason
+        except KeyboardInterrupt:
+            click.echo("Interrupted; nothing was written.", err=True)
+            ctx.exit(INTERRUPTED)
+        except MemoryError as reason:
+            raise _Refused("There is too little memory for this.") from reason
+        except BrokenPipeError:
+            raise
+        except OSError as reason:
+            raise _Refused(spoken(str(reason))) from reason
+
+
+class _Refused(click.ClickException):
+    exit_code = _REFUSED
+
+
+def spoken(message: str) -> str:
+    r"""A message of the library as one line for the terminal: options for arguments, nothing that a terminal obeys.
+
+    >>> spoken("max_iter must be\n an integer. Got \x1b[2J.")
+    '--max-iter must be an integer. Got \\x1b[2J.'
+    """
+    line = " ".join(message.split())
+    line = re.sub(rf"\b({'|'.join(_OPTIONS)})\b", lambda found: _OPTIONS[found[0]], line)
+    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
+
+
+class _Told(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        word = "Warning: " if record.levelno >= logging.WARNING else ""
+        # Not by click.echo, which would write past the progress display that has taken stderr's place.
+        sys.stderr.write(f"{word}{spoken(record.getMessage())}\n")
+
+
+@contextmanager
+def _warnings_told() -> Iterator[None]:
+    """What the library logs as a warning is said on stderr."""
+    log, handler = logging.getLogger("relunmd"), _Told(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+
+
+@contextmanager
+def _told_to_end() -> Iterator[None]:
+    """SIGTERM, by which batch systems end a job, is taken as Ctrl-C: what there is is saved."""
+    try:
+        before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    except ValueError:  # Not the main thread.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def interruptible_not() -> Iterator[None]:
+    """Ctrl-C is not heard while a result is being saved."""
+    try:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def console() -> "Console":
+    """The terminal that progress is shown on: stderr, since stdout is for results."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def check_output(output: str, force: bool, *inputs: str) -> Path:
+    """The path of a file that may be written, found out before any work."""
+    import os
+
+    from relunmd.files import check_path
+
+    place = check_path("The output", output)
+    for given in inputs:
+        if Path(given).resolve() == place.resolve():
+            raise InputError(f"The output must be another file than the input. Got {output} for both.")
+    if not place.parent.is_dir():
+        raise InputError(f"The output must be in a folder that is there. Got {place}.")
+    if not os.access(place.parent, os.W_OK):
+        raise InputError(f"The output must be in a folder that can be written to. Got {place}.")
+    if place.exists() and not force:
+        raise FileError(f"{output} is there already; --force replaces it.")
+    if place.is_dir() and place.suffix != ".zarr":
+        raise InputError(f"The output must be a file. Got {output}, which is a folder.")
+    return place
+
+
+def array_option(command: Command) -> Command:
+    return click.option("--array", metavar="NAME", help="Which array, where the file holds several.")(command)
+
+
+def force_option(command: Command) -> Command:
+    return click.option("--force", is_flag=True, help="Replace what is at the output's place.")(command)
+
+
+def json_option(command: Command) -> Command:
+    return click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout instead of words.")(command)
+
+
+def quiet_option(command: Command) -> Command:
+    return click.option("--quiet", "-q", is_flag=True, help="Say nothing but warnings and errors.")(command)
+
+
+def threads_option(command: Command) -> Command:
+    return click.option("--threads", type=int, metavar="N", help="Number of threads; all cores if not given.")(command)

@@ -1,0 +1,104 @@
+"""HDF5 files (.h5, .hdf5, .h5ad): datasets, which stay in the file, and sparse matrices stored as groups.
+
+What a file has elsewhere is not followed: links to other files, datasets whose numbers lie in others.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relunmd.errors import FileError, MissingDependencyError
+from relunmd.readers.bounds import Bounds
+from relunmd.readers.contents import Entry
+from relunmd.readers.stored import CSR, check_sizes, is_group, stored_sparse
+
+__all__ = ["SIGNATURE", "hdf5_entries", "opened", "own_member", "whole"]
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_SLACK = 2**20
+"""Packed bytes may be more than the numbers they unpack to, by no more than this and as much again."""
+_MOST_MEMBERS, _DEEPEST = 10_000, 16
+
+
+@contextmanager
+def opened(place: Path) -> Iterator[Any]:
+    """The file, to be read."""
+    try:
+        import h5py
+    except ImportError as reason:
+        raise MissingDependencyError(
+            f"{place} is an HDF5 file; it needs h5py: pip install 'relunmd[files]'."
+        ) from reason
+    with h5py.File(place, "r") as file:
+        yield file
+
+
+def own_member(group: Any, name: str) -> Any | None:
+    """A member that lies in this file; None for links elsewhere and for types."""
+    import h5py
+
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        return None
+    member = group[name]
+    return member if isinstance(member, h5py.Dataset | h5py.Group) else None
+
+
+def hdf5_entries(place: Path, bounds: Bounds, stack: ExitStack) -> list[Entry]:
+    """The arrays and sparse matrices; the file stays open as long as the stack."""
+    file = stack.enter_context(opened(place))
+    return [_entry(place, name, member, bounds) for name, member in _members(file, "", 0, set())]
+
+
+def _members(group: Any, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Datasets and groups that hold a sparse matrix, by their names in the file."""
+    import h5py
+
+    for name in group:
+        member = own_member(group, name)
+        if member is None:
+            continue
+        place = f"{path}{name}"
+        if not is_group(member) or all(part in member for part in CSR):
+            yield place, member
+            continue
+        address = h5py.h5o.get_info(member.id).addr
+        if address not in seen and depth < _DEEPEST and len(seen) < _MOST_MEMBERS:  # Groups may hold themselves.
+            seen.add(address)
+            yield from _members(member, f"{place}/", depth + 1, seen)
+
+
+def _entry(place: Path, name: str, member: Any, bounds: Bounds) -> Entry:
+    if is_group(member):
+        return stored_sparse(place, name, member, bounds, check_dataset)
+
+    def load() -> Any:
+        check_dataset(member, place, bounds)
+        return member
+
+    return Entry(name, tuple(member.shape or ()), str(member.dtype), load, lazy=True)
+
+
+def check_dataset(dataset: Any, place: Path, bounds: Bounds) -> None:
+    """Refuse one that lies elsewhere, or whose size has nothing to do with that of the file."""
+    if getattr(dataset, "is_virtual", False) or getattr(dataset, "external", None):
+        raise FileError(f"{dataset.name!r} in {place} has its numbers in other files; copy them into one first.")
+    check_sizes(dataset, place, bounds)
+    chunks = dataset.chunks or dataset.shape
+    whole = prod(-(-side // chunk) * chunk for side, chunk in zip(dataset.shape, chunks, strict=True) if chunk)
+    size, packed = whole * dataset.dtype.itemsize, dataset.id.get_storage_size()
+    if packed > 2 * size + _SLACK:
+        raise FileError(
+            f"{dataset.name!r} in {place} is damaged: {packed} bytes are stored for {size} bytes of numbers."
+        )
+
+
+def whole(dataset: Any, place: Path, bounds: Bounds) -> NDArray[Any]:
+    """All of a dataset, in memory."""
+    check_dataset(dataset, place, bounds)
+    bounds.memory(prod(dataset.shape) * np.dtype(dataset.dtype).itemsize, f"{dataset.name!r}")
+    return np.asarray(dataset[...])

@@ -1,0 +1,76 @@
+"""What HDF5 files and Zarr stores have in common: arrays in chunks, and sparse matrices as groups of three arrays."""
+
+import logging
+from collections.abc import Callable
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relunmd.errors import FileError
+from relunmd.readers.bounds import Bounds
+from relunmd.readers.contents import Entry
+
+__all__ = ["CSR", "check_sizes", "is_group", "stored_sparse"]
+
+log = logging.getLogger("relunmd")
+CSR = ("data", "indices", "indptr")
+
+
+def is_group(member: Any) -> bool:
+    return not hasattr(member, "shape")
+
+
+def check_sizes(stored: Any, place: Path, bounds: Bounds) -> None:
+    """Refuse an array whose size, or that of what is unpacked at once, has nothing to do with that of the file."""
+    dtype = np.dtype(stored.dtype)
+    if dtype.kind not in "biuf":
+        raise FileError(f"{stored.name!r} in {place} must hold real numbers. Got dtype {dtype}.")
+    bounds.piecemeal(prod(stored.shape) * dtype.itemsize, f"{stored.name!r} of shape {tuple(stored.shape)}")
+    if stored.chunks:
+        bounds.memory(prod(stored.chunks) * dtype.itemsize, f"a chunk of {stored.name!r}, {tuple(stored.chunks)},")
+
+
+def stored_sparse(
+    place: Path, name: str, group: Any, bounds: Bounds, check: Callable[[Any, Path, Bounds], None]
+) -> Entry:
+    """A group with data, indices and indptr: CSR stays in its file, CSC is read."""
+    parts = {part: group[part] for part in CSR}
+    shape = _shape(group)
+    form = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr"))
+    form = form.decode("ascii", "replace") if isinstance(form, bytes) else str(form)
+    by_columns = form.startswith("csc")
+
+    def load() -> Any:
+        if shape is None:
+            raise FileError(f"{name!r} in {place} must say its number of rows and columns, in an attribute 'shape'.")
+        for part, member in parts.items():
+            if len(getattr(member, "shape", ())) != 1:
+                raise FileError(f"{name}/{part} in {place} must be an array of one dimension.")
+            check(member, place, bounds)
+            if part != "data" and np.dtype(member.dtype).kind not in "iu":
+                raise FileError(f"{name}/{part} in {place} must hold whole numbers. Got dtype {member.dtype}.")
+        bounds.memory(8 * max(shape[0], int(parts["indptr"].shape[0])), f"a matrix of {shape[0]} rows")
+        if not by_columns:
+            return group
+        from scipy import sparse
+
+        log.info("%s in %s is stored by columns, and is read into memory", name, place)
+        bounds.memory(16 * int(parts["data"].shape[0]), f"{name!r}")
+        data, indices, indptr = (np.asarray(parts[part][:]) for part in CSR)
+        return sparse.csc_array((data, indices.astype(np.int64), indptr.astype(np.int64)), shape=shape)
+
+    dtype = str(getattr(parts["data"], "dtype", "group"))
+    return Entry(name, shape or (), dtype, load, f"sparse, {'CSC' if by_columns else 'CSR'}", lazy=not by_columns)
+
+
+def _shape(group: Any) -> tuple[int, int] | None:
+    for name in ("shape", "h5sparse_shape"):
+        found = group.attrs.get(name, None)
+        if found is None and name in group and getattr(group[name], "shape", None) == (2,):
+            found = group[name][:]
+        if found is not None and np.size(found) == 2:
+            m, n = (int(side) for side in np.asarray(found))
+            return m, n
+    return None

@@ -1,0 +1,98 @@
+"""Zarr stores: arrays, which stay in their folder, and sparse matrices stored as groups.
+
+Only codecs that unpack numbers are let through; one of Zarr's can unpickle, which would execute what a file says.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from relunmd.errors import FileError, MissingDependencyError
+from relunmd.readers.bounds import Bounds
+from relunmd.readers.contents import Entry
+from relunmd.readers.stored import CSR, check_sizes, is_group, stored_sparse
+
+__all__ = ["is_zarr", "zarr_entries"]
+
+_MARKS = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")
+_MOST_METADATA = 1 << 24
+_CODECS = {
+    "adler32", "astype", "bitround", "blosc", "bytes", "bz2", "crc32", "crc32c", "delta", "fixedscaleoffset",
+    "fletcher32", "gzip", "lz4", "lzma", "packbits", "quantize", "sharding_indexed", "shuffle", "transpose", "zlib",
+    "zstd",
+}  # fmt: skip
+_DEEPEST = 8
+
+
+def is_zarr(place: Path) -> bool:
+    """Whether a folder is a Zarr store."""
+    return any((place / mark).is_file() for mark in _MARKS)
+
+
+def zarr_entries(place: Path, bounds: Bounds) -> list[Entry]:
+    """The arrays and sparse matrices of a store."""
+    try:
+        import zarr
+    except ImportError as reason:
+        raise MissingDependencyError(
+            f"{place} is a Zarr store; it needs zarr: pip install 'relunmd[files]'."
+        ) from reason
+    for mark in _MARKS:
+        file = place / mark
+        if file.is_file() and file.stat().st_size > _MOST_METADATA:
+            raise FileError(f"{file} must describe a Zarr store. It has {file.stat().st_size} bytes.")
+    store: Any = zarr.open(str(place), mode="r")
+    if not is_group(store):
+        return [_entry(place, "", store, bounds)]
+    return [_entry(place, name, member, bounds) for name, member in _members(store, "", 0)]
+
+
+def _members(group: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+    for name, member in sorted(group.members()):
+        place = f"{path}{name}"
+        if not is_group(member) or all(part in member for part in CSR):
+            yield place, member
+        elif depth < _DEEPEST:
+            yield from _members(member, f"{place}/", depth + 1)
+
+
+def _entry(place: Path, name: str, member: Any, bounds: Bounds) -> Entry:
+    if is_group(member):
+        return stored_sparse(place, name, member, bounds, _check)
+
+    def load() -> Any:
+        _check(member, place, bounds)
+        return member
+
+    return Entry(name, tuple(member.shape), str(member.dtype), load, lazy=True)
+
+
+def _check(array: Any, place: Path, bounds: Bounds) -> None:
+    _check_codecs(array, place)
+    check_sizes(array, place, bounds)
+
+
+def _check_codecs(array: Any, place: Path) -> None:
+    about = array.metadata.to_dict()
+    wanted = [about.get("compressor"), *(about.get("filters") or ()), *(about.get("codecs") or ())]
+    for codec in _flat(wanted):
+        name = str(codec.get("id", codec.get("name", ""))).removeprefix("numcodecs.")
+        if name not in _CODECS:
+            raise FileError(f"{array.name!r} in {place} must be packed by one of the usual codecs. Got {name!r}.")
+
+
+def _flat(codecs: Any) -> Iterator[Any]:
+    """The codecs, and those within them."""
+    for codec in codecs:
+        found = codec if isinstance(codec, dict) or codec is None else _as_dictionary(codec)
+        if found is None:
+            continue
+        yield found
+        inner = found.get("configuration")
+        if isinstance(inner, dict):
+            yield from _flat([*(inner.get("codecs") or ()), *(inner.get("index_codecs") or ())])
+
+
+def _as_dictionary(codec: Any) -> dict[str, Any]:
+    described: dict[str, Any] = codec.get_config() if hasattr(codec, "get_config") else codec.to_dict()
+    return described

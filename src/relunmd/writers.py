@@ -1,0 +1,252 @@
+"""A matrix out: to .npy, .npz, .mtx, .mat, .csv, .tsv, .parquet, .h5 or .zarr, whole or not at all.
+
+It comes as parts, some rows at a time; .npy, .csv, .tsv, .parquet, .h5 and .zarr are written as they come, the others
+put them together first.
+"""
+
+import gzip
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relunmd import memory
+from relunmd.errors import InputError, MissingDependencyError
+from relunmd.files import write_beside, write_folder_beside, writing
+
+__all__ = ["SUFFIXES", "Parts", "check_suffix", "write_matrix"]
+
+Array = NDArray[Any]
+_MOST_MATLAB = 2**31
+_CHUNK_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A matrix as rows that come one part after the other.
+
+    Attributes
+    ----------
+    parts : arrays, or csr_arrays if `sparse`
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    sparse: bool
+    parts: Iterator[Any]
+
+    @classmethod
+    def of(cls, A: Array) -> "Parts":
+        """An array in one part."""
+        return cls((A.shape[0], A.shape[1]), A.dtype, False, iter([A]))
+
+    def arrays(self) -> Iterator[Array]:
+        """The parts as C-ordered arrays of this machine's numbers."""
+        for part in self.parts:
+            A = part.toarray() if self.sparse else part
+            yield np.ascontiguousarray(A, A.dtype.newbyteorder("="))
+
+    def together(self, place: Path) -> Any:
+        """All rows: an array, or a csr_array."""
+        if self.sparse:
+            from scipy import sparse
+
+            return sparse.vstack(list(self.parts), format="csr")
+        memory.require(
+            prod(self.shape) * self.dtype.itemsize,
+            f"An array of {self.shape[0]} × {self.shape[1]} for {place}",
+            "To .npy, .h5 and .zarr it would be written a part at a time.",
+        )
+        A, at = np.empty(self.shape, self.dtype.newbyteorder("=")), 0
+        for part in self.arrays():
+            A[at : at + len(part)] = part
+            at += len(part)
+        return A
+
+
+def write_matrix(place: Path, matrix: Parts) -> None:
+    """Write a matrix in the form that the name's ending says; FileError if the disk refuses.
+
+    Memory: a part of it, or all of it for .npz (sparse), .mtx and .mat.
+    """
+    write = _WRITERS[check_suffix(place)]
+    with writing(place):
+        if write is _zarr:
+            write_folder_beside(place, lambda folder: _zarr(folder, matrix))
+        else:
+            write_beside(place, lambda out: write(out, place, matrix))
+
+
+def check_suffix(place: Path) -> str:
+    """The ending that says how a matrix is to be written; InputError if it says nothing.
+
+    >>> check_suffix(Path("counts.mtx.gz"))
+    '.mtx.gz'
+    """
+    name = place.name.lower()
+    for suffix in sorted(_WRITERS, key=len, reverse=True):
+        if name.endswith(suffix):
+            if suffix in _NEEDS:
+                _import(*_NEEDS[suffix])
+            return suffix
+    raise InputError(f"The name of the output must end in one of {', '.join(SUFFIXES)}. Got {place.name!r}.")
+
+
+def _import(module: str, what: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(module)
+    except ImportError as reason:
+        raise MissingDependencyError(f"{what} files need {module}: pip install 'relunmd[files,parquet]'.") from reason
+
+
+def _npy(out: IO[bytes], place: Path, matrix: Parts) -> None:
+    native = matrix.dtype.newbyteorder("=")
+    header = {"descr": np.lib.format.dtype_to_descr(native), "fortran_order": False, "shape": matrix.shape}
+    np.lib.format.write_array_header_1_0(out, header)
+    for part in matrix.arrays():
+        out.write(part.reshape(-1).view(np.uint8).data)
+
+
+def _npz(out: IO[bytes], place: Path, matrix: Parts) -> None:
+    if matrix.sparse:
+        from scipy import sparse
+
+        sparse.save_npz(out, matrix.together(place), compressed=True)
+        return
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as members:
+        about = zipfile.ZipInfo("X.npy", (1980, 1, 1, 0, 0, 0))
+        with members.open(about, "w", force_zip64=True) as member:
+            _npy(member, place, matrix)
+
+
+def _mtx(out: IO[bytes], place: Path, matrix: Parts) -> None:
+    from scipy import io as scipy_io
+
+    A = matrix.together(place)
+    scipy_io.mmwrite(out, A, symmetry="general")
+
+
+def _mat(out: IO[bytes], place: Path, matrix: Parts) -> None:
+    from scipy import io as scipy_io
+
+    A = matrix.together(place)
+    A = A.tocsc() if matrix.sparse else A
+    if (A.data.nbytes if matrix.sparse else A.nbytes) >= _MOST_MATLAB:
+        raise InputError(f"A .mat file of version 5 holds arrays below 2 GiB. Got {matrix.shape} for {place.name}.")
+    scipy_io.savemat(out, {"X": A})
+
+
+def _text(delimiter: str) -> Callable[[IO[bytes], Path, Parts], None]:
+    def write(out: IO[bytes], place: Path, matrix: Parts) -> None:
+        kind = matrix.dtype.kind
+        form = "%d" if kind in "biu" else "%.9g" if matrix.dtype.itemsize <= 4 else "%.17g"  # Enough for the same bits.
+        line = delimiter.join([form] * matrix.shape[1]) + "\n"
+        for part in matrix.arrays():
+            for row in part.tolist():
+                out.write((line % tuple(row)).encode("ascii"))
+
+    return write
+
+
+def _packed(write: Callable[[IO[bytes], Path, Parts], None]) -> Callable[[IO[bytes], Path, Parts], None]:
+    def pack(out: IO[bytes], place: Path, matrix: Parts) -> None:
+        with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=6, mtime=0, filename="") as packed:
+            write(packed, place, matrix)  # type: ignore[arg-type]
+
+    return pack
+
+
+def _parquet(out: IO[bytes], place: Path, matrix: Parts) -> None:
+    pyarrow, parquet = _import("pyarrow", "Parquet"), _import("pyarrow.parquet", "Parquet")
+    kind = pyarrow.from_numpy_dtype(matrix.dtype.newbyteorder("="))
+    schema = pyarrow.schema([(str(column), kind) for column in range(matrix.shape[1])])
+    with parquet.ParquetWriter(out, schema) as writer:
+        for part in matrix.arrays():
+            writer.write_table(pyarrow.table([pyarrow.array(column) for column in part.T], schema=schema))
+
+
+def _hdf5(out: IO[bytes], place: Path, matrix: Parts) -> None:
+    h5py = _import("h5py", "HDF5")
+    with h5py.File(out, "w") as file:
+        if matrix.sparse:
+            group = file.create_group("X")
+            for name, length, dtype in (("data", 0, matrix.dtype), ("indices", 0, np.int64)):
+                group.create_dataset(name, (length,), dtype, maxshape=(None,), chunks=(2**16,))
+            _fill_csr(group, matrix)
+        else:
+            rows = max(1, min(matrix.shape[0], _CHUNK_BYTES // (matrix.shape[1] * matrix.dtype.itemsize)))
+            chunks = (rows, matrix.shape[1]) if matrix.shape[1] * matrix.dtype.itemsize < 2**31 else True
+            native = matrix.dtype.newbyteorder("=")
+            _fill(file.create_dataset("X", matrix.shape, native, chunks=chunks), matrix)
+
+
+def _zarr(folder: Path, matrix: Parts) -> None:
+    zarr = _import("zarr", "Zarr")
+    store = zarr.open_group(str(folder), mode="w")
+    if matrix.sparse:
+        group = store.create_group("X")
+        for name, dtype in (("data", matrix.dtype), ("indices", np.dtype(np.int64))):
+            group.create_array(name, shape=(0,), dtype=dtype, chunks=(2**18,))
+        _fill_csr(group, matrix)
+    else:
+        rows = max(1, min(matrix.shape[0], 8 * _CHUNK_BYTES // (matrix.shape[1] * matrix.dtype.itemsize)))
+        native = matrix.dtype.newbyteorder("=")
+        _fill(store.create_array("X", shape=matrix.shape, dtype=native, chunks=(rows, matrix.shape[1])), matrix)
+
+
+def _fill(stored: Any, matrix: Parts) -> None:
+    at = 0
+    for part in matrix.arrays():
+        stored[at : at + len(part)] = part
+        at += len(part)
+
+
+def _fill_csr(group: Any, matrix: Parts) -> None:
+    """CSR as AnnData has it, which our own reader and others take."""
+    starts, stored = [np.zeros(1, np.int64)], 0
+    for part in matrix.parts:
+        count = len(part.data)
+        for name, values in (("data", part.data), ("indices", part.indices)):
+            group[name].resize((stored + count,))
+            group[name][stored : stored + count] = values
+        starts.append(part.indptr[1:].astype(np.int64) + stored)
+        stored += count
+    indptr = np.concatenate(starts)
+    if hasattr(group, "create_dataset") and not hasattr(group, "create_array"):
+        group.create_dataset("indptr", data=indptr)
+    else:
+        group.create_array("indptr", data=indptr)
+    group.attrs["shape"] = list(matrix.shape)
+    group.attrs["encoding-type"] = "csr_matrix"
+    group.attrs["encoding-version"] = "0.1.0"
+
+
+_WRITERS: dict[str, Any] = {
+    ".npy": _npy,
+    ".npz": _npz,
+    ".mtx": _mtx,
+    ".mtx.gz": _packed(_mtx),
+    ".mat": _mat,
+    ".csv": _text(","),
+    ".csv.gz": _packed(_text(",")),
+    ".tsv": _text("\t"),
+    ".tsv.gz": _packed(_text("\t")),
+    ".parquet": _parquet,
+    ".h5": _hdf5,
+    ".hdf5": _hdf5,
+    ".zarr": _zarr,
+}
+_NEEDS = {
+    ".parquet": ("pyarrow", "Parquet"),
+    ".h5": ("h5py", "HDF5"),
+    ".hdf5": ("h5py", "HDF5"),
+    ".zarr": ("zarr", "Zarr"),
+}
+SUFFIXES = tuple(_WRITERS)
