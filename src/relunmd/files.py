@@ -50,7 +50,7 @@ def write_beside(place: Path, write: Callable[[IO[bytes]], object]) -> None:
     """
     beside = place.with_name(f"{_beginning(place)}{secrets.token_hex(6)}{_PARTIAL}")
     try:
-        with beside.open("xb") as out:
+        with beside.open("x+b") as out:
             if place.exists():
                 with suppress(OSError):  # Not every file system knows of it.
                     beside.chmod(stat.S_IMODE(place.stat().st_mode))

@@ -16,7 +16,7 @@ from relunmd.solve import Progress as Step
 __all__ = ["ProgressDisplay", "curve"]
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
-_WIDTH = 32
+_WIDTH = 24
 _RECENT = 20
 """Iterations from which the speed is told."""
 _COMPILING_AFTER = 3.0
@@ -71,7 +71,7 @@ class ProgressDisplay:
         if self._live is None and self._told - self._begun >= self._next_line:
             self._next_line = self._told - self._begun + self._silence
             self._silence = min(2 * self._silence, _LONGEST_SILENCE)
-            line = f"{self._title}: error {self._best[-1]:.6g}, {', '.join(self._facts())}"
+            line = f"{self._title}: {', '.join([*self._error(), *self._facts()])}"
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         return False
 
@@ -85,27 +85,31 @@ class ProgressDisplay:
         else:
             text = Text(no_wrap=True, overflow="ellipsis")
             text.append(self._title, style="bold")
-            text.append(f"  error {self._best[-1]:.6f}  ")
+            text.append(f"  {', '.join(self._error())}  ")
             text.append(curve(self._best, _WIDTH, plain), style="cyan")
             text.append("\n" + (" | " if plain else " · ").join(self._facts()))
         return text
 
-    def _facts(self) -> list[str]:
-        """What there is to say besides the error."""
-        told = [
-            f"start {self._starts}, iteration {self._iteration}" if self._starts > 1 else f"iteration {self._iteration}"
-        ]
+    def _error(self) -> list[str]:
+        """The best error, and by what share it has fallen: what `tol` is compared with."""
+        told = [f"error {self._best[-1]:.6f}"]
         if len(self._course) > PATIENCE:
             before = self._course[-1 - PATIENCE]
             fall = (before - self._course[-1]) / before if before > 0 else 0.0
             told.append(f"fell by {fall:.1e} in {PATIENCE}")
+        return told
+
+    def _facts(self) -> list[str]:
+        """What there is to say besides, in less than 80 letters."""
+        iteration = f"iteration {self._iteration}"
+        told = [f"start {self._starts}, {iteration}" if self._starts > 1 else iteration]
         first, last = self._recent[0], self._recent[-1]
         if last[0] > first[0]:
             told.append(f"{(last[1] - first[1]) / (last[0] - first[0]):.3g} passes/s")
         seconds = self._seconds + time.perf_counter() - self._told
         told.append(f"{_clock(seconds)} elapsed")
         left = self._left(seconds)
-        return [*told, f"at most {left} left"] if left else told
+        return [*told, f"{left} left"] if left else told
 
     def _left(self, seconds: float) -> str:
         words = []

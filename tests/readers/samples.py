@@ -7,6 +7,7 @@ import struct
 import sys
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -207,7 +208,7 @@ def _npy_bytes(shape, dtype="<f8", content=b""):
 
 def _zipped(members, compression=zipfile.ZIP_DEFLATED):
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", compression) as packed:
+    with zipfile.ZipFile(out, "w", compression, compresslevel=1) as packed:
         for name, content in members.items():
             packed.writestr(name, content)
     return out.getvalue()
@@ -220,25 +221,24 @@ def _mat_element(shape, content, kind=6, packed=True, tell=None):
     body += struct.pack("<II", 9, len(content) if tell is None else tell) + content
     element = struct.pack("<II", 14, len(body) if tell is None else tell) + body
     if packed:
-        squeezed = zlib.compress(element)
+        squeezed = zlib.compress(element, 1)
         element = struct.pack("<II", 15, len(squeezed)) + squeezed
     return b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + element
 
 
 def absurd_files():
-    """Name and content of files whose headers promise what cannot be, and of bombs."""
+    """Names of files whose headers promise what cannot be, and of bombs, with functions that make their content."""
     zeros = bytes(1 << 20)
-    many = zeros * 300
-    yield "shape.npy", _npy_bytes((2**40, 2**20))
-    yield "product.npy", _npy_bytes((2**62, 2**62, 0))
-    yield "negative.npy", _npy_bytes((-3, 5), content=zeros)
-    yield "objects.npy", _npy_bytes((3,), "|O", b"cos\nsystem\n(S'echo EXECUTED'\ntR.")
-    yield "words.npy", _npy_bytes((3, 3), "<U9", bytes(324))
-    yield "complex.npy", _npy_bytes((3, 3), "<c16", bytes(144))
-    yield "nested.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", 60000) + b"{" * 60000
-    yield "bomb.npz", _zipped({"X.npy": _npy_bytes((300, 2**20), "|u1", many)})
-    yield "promise.npz", _zipped({"X.npy": _npy_bytes((2**40, 4))})
-    yield "object.npz", _zipped({"X.npy": _npy_bytes((3,), "|O", b"cos\nsystem\n(S'echo EXECUTED'\ntR.")})
+    yield "shape.npy", lambda: _npy_bytes((2**40, 2**20))
+    yield "product.npy", lambda: _npy_bytes((2**62, 2**62, 0))
+    yield "negative.npy", lambda: _npy_bytes((-3, 5), content=zeros)
+    yield "objects.npy", lambda: _npy_bytes((3,), "|O", b"cos\nsystem\n(S'echo EXECUTED'\ntR.")
+    yield "words.npy", lambda: _npy_bytes((3, 3), "<U9", bytes(324))
+    yield "complex.npy", lambda: _npy_bytes((3, 3), "<c16", bytes(144))
+    yield "nested.npy", lambda: b"\x93NUMPY\x01\x00" + struct.pack("<H", 60000) + b"{" * 60000
+    yield "bomb.npz", lambda: _zipped({"X.npy": _npy_bytes((257, 2**20), "|u1", zeros * 257)})
+    yield "promise.npz", lambda: _zipped({"X.npy": _npy_bytes((2**40, 4))})
+    yield "object.npz", lambda: _zipped({"X.npy": _npy_bytes((3,), "|O", b"cos\nsystem\n(S'echo EXECUTED'\ntR.")})
     for form in ("csr", "csc", "coo", "dia"):
         S = getattr(sparse, f"{form}_array")(sparse.eye_array(5))
         out = io.BytesIO()
@@ -246,44 +246,46 @@ def absurd_files():
         members = {name: zipfile.ZipFile(out).read(name) for name in zipfile.ZipFile(out).namelist()}
         header = io.BytesIO()
         np.lib.format.write_array(header, np.array([10**13, 10**13]))
-        yield f"huge {form}.npz", _zipped(members | {"shape.npy": header.getvalue()})
-    yield "rows.mtx", b"%%MatrixMarket matrix coordinate real general\n100000000000 5 1\n1 1 1.0\n"
-    yield "entries.mtx", b"%%MatrixMarket matrix coordinate real general\n5 5 99999999999\n1 1 1.0\n"
-    yield "dense.mtx", b"%%MatrixMarket matrix array real general\n1000000 1000000\n1.0\n"
-    yield "symmetric.mtx", b"%%MatrixMarket matrix array real symmetric\n4000000000 4000000000\n1.0\n"
-    yield "outside.mtx", b"%%MatrixMarket matrix coordinate real general\n5 5 2\n7 1 1.0\n0 1 1.0\n"
-    yield "digits.mtx", b"%%MatrixMarket matrix coordinate real general\n" + b"9" * 5000 + b" 1 1\n"
-    yield "comments.mtx", b"%%MatrixMarket matrix coordinate real general\n" + b"%\n" * 200_000
+        yield f"huge {form}.npz", partial(_zipped, members | {"shape.npy": header.getvalue()})
+    yield "rows.mtx", lambda: b"%%MatrixMarket matrix coordinate real general\n100000000000 5 1\n1 1 1.0\n"
+    yield "entries.mtx", lambda: b"%%MatrixMarket matrix coordinate real general\n5 5 99999999999\n1 1 1.0\n"
+    yield "dense.mtx", lambda: b"%%MatrixMarket matrix array real general\n1000000 1000000\n1.0\n"
+    yield "symmetric.mtx", lambda: b"%%MatrixMarket matrix array real symmetric\n4000000000 4000000000\n1.0\n"
+    yield "outside.mtx", lambda: b"%%MatrixMarket matrix coordinate real general\n5 5 2\n7 1 1.0\n0 1 1.0\n"
+    yield "digits.mtx", lambda: b"%%MatrixMarket matrix coordinate real general\n" + b"9" * 5000 + b" 1 1\n"
+    yield "comments.mtx", lambda: b"%%MatrixMarket matrix coordinate real general\n" + b"%\n" * 200_000
     yield (
         "bomb.mtx.gz",
-        gzip.compress(b"%%MatrixMarket matrix coordinate pattern general\n9 9 70000000\n" + b"1 1\n" * (7 << 23), 1),
+        lambda: gzip.compress(
+            b"%%MatrixMarket matrix coordinate pattern general\n9 9 17000000\n" + b"1 1\n" * (17 << 20), 1
+        ),
     )
-    yield "bomb.csv.gz", gzip.compress(b"0,0\n" * (20 << 20), 1)
-    yield "line.csv.gz", gzip.compress(b"0," * (50 << 20), 1)
-    yield "line.csv", b"1," * (1 << 20)
-    yield "lines.csv", b"1\n" * (1 << 19)
-    yield "digits.csv", b"9" * (1 << 20) + b",1\n2,3\n"
-    yield "quotes.csv", b'"' * 100_000 + b"\n1,2\n"
-    yield "nothing.csv", b"\n" * 100_000
-    yield "names.csv", b"a,b,c\n"
-    yield "escape.csv", b"1,2\n3,\x1b[2Jx\n"
-    yield "bomb-idx3-ubyte.gz", gzip.compress(struct.pack(">HBBIII", 0, 8, 3, 300, 1024, 1024) + many, 1)
-    yield "promise-idx3-ubyte", struct.pack(">HBBIII", 0, 8, 3, 2**32 - 1, 2**32 - 1, 2**32 - 1) + bytes(100)
-    yield "labels-idx1-ubyte", struct.pack(">HBBI", 0, 8, 1, 5) + bytes(5)
-    yield "gzip.gz", gzip.compress(gzip.compress(gzip.compress(many, 1), 1), 1)
-    yield "bomb.mat", _mat_element((300, 1 << 20), many, tell=len(many))
-    yield "promise.mat", _mat_element((2**30, 2**30), b"", tell=2**32 - 200)
-    yield "cell.mat", _mat_element((2**31 - 1, 2**31 - 1), b"", kind=1)
-    yield "sparse.mat", _mat_element((2**31 - 1, 5), bytes(8), kind=5)
-    yield "struct.mat", _mat_element((2**31 - 1, 1000), b"", kind=2, packed=False)
-    yield "PK.npz", b"PK\x03\x04" + bytes(100)
-    yield "PAR1.parquet", b"PAR1" + b"\xff" * 60 + struct.pack("<I", 2**31) + b"PAR1"
-    yield "hdf.h5", b"\x89HDF\r\n\x1a\n" + b"\xff" * 500
-    yield "empty.npy", b""
-    yield "empty.csv", b""
-    yield "a.unknown", bytes(range(256)) * 4
-    yield "old.mat", struct.pack("<iiiii", 0, 2**30, 2**30, 0, 2) + b"X\0" + bytes(64)
-    yield "latin.csv", "Fluß,Höhe\n1,2\n".encode("latin-1")
+    yield "bomb.csv.gz", lambda: gzip.compress(b"0,0\n" * (17 << 20), 1)
+    yield "line.csv.gz", lambda: gzip.compress(b"0," * (34 << 20), 1)
+    yield "line.csv", lambda: b"1," * (1 << 20)
+    yield "lines.csv", lambda: b"1\n" * (1 << 19)
+    yield "digits.csv", lambda: b"9" * (1 << 20) + b",1\n2,3\n"
+    yield "quotes.csv", lambda: b'"' * 100_000 + b"\n1,2\n"
+    yield "nothing.csv", lambda: b"\n" * 100_000
+    yield "names.csv", lambda: b"a,b,c\n"
+    yield "escape.csv", lambda: b"1,2\n3,\x1b[2Jx\n"
+    yield "bomb-idx3-ubyte.gz", lambda: gzip.compress(struct.pack(">HBBIII", 0, 8, 3, 257, 1024, 1024) + zeros * 257, 1)
+    yield "promise-idx3-ubyte", lambda: struct.pack(">HBBIII", 0, 8, 3, 2**32 - 1, 2**32 - 1, 2**32 - 1) + bytes(100)
+    yield "labels-idx1-ubyte", lambda: struct.pack(">HBBI", 0, 8, 1, 5) + bytes(5)
+    yield "gzip.gz", lambda: gzip.compress(gzip.compress(gzip.compress(zeros * 50, 1), 1), 1)
+    yield "bomb.mat", lambda: _mat_element((257, 1 << 20), zeros * 257, tell=len(zeros * 257))
+    yield "promise.mat", lambda: _mat_element((2**30, 2**30), b"", tell=2**32 - 200)
+    yield "cell.mat", lambda: _mat_element((2**31 - 1, 2**31 - 1), b"", kind=1)
+    yield "sparse.mat", lambda: _mat_element((2**31 - 1, 5), bytes(8), kind=5)
+    yield "struct.mat", lambda: _mat_element((2**31 - 1, 1000), b"", kind=2, packed=False)
+    yield "PK.npz", lambda: b"PK\x03\x04" + bytes(100)
+    yield "PAR1.parquet", lambda: b"PAR1" + b"\xff" * 60 + struct.pack("<I", 2**31) + b"PAR1"
+    yield "hdf.h5", lambda: b"\x89HDF\r\n\x1a\n" + b"\xff" * 500
+    yield "empty.npy", lambda: b""
+    yield "empty.csv", lambda: b""
+    yield "a.unknown", lambda: bytes(range(256)) * 4
+    yield "old.mat", lambda: struct.pack("<iiiii", 0, 2**30, 2**30, 0, 2) + b"X\0" + bytes(64)
+    yield "latin.csv", lambda: "Fluß,Höhe\n1,2\n".encode("latin-1")
 
 
 def absurd_stores(folder):
@@ -292,7 +294,7 @@ def absurd_stores(folder):
     with h5py.File(folder / "promise.h5", "w") as file:
         file.create_dataset("X", (2**40, 2**20), **options)
     with h5py.File(folder / "chunk.h5", "w") as file:
-        file.create_dataset("X", (2**15, 2**15), chunks=(2**15, 2**15), compression="gzip", dtype="u1")
+        file.create_dataset("X", (2**14, 17_000), chunks=(2**14, 17_000), compression="gzip", dtype="u1")
         file["X"][0, :5] = 1
     with h5py.File(folder / "links.h5", "w") as file:
         file["X"] = h5py.ExternalLink("a.h5", "/group/X")
@@ -328,7 +330,7 @@ def absurd_stores(folder):
     (folder / "nothing").mkdir()
     large = folder / "large"
     large.mkdir()
-    Image.new("L", (20_000, 20_000)).save(large / "0.png")
+    Image.new("L", (9_000, 9_000)).save(large / "0.png")
     mixed = folder / "mixed"
     mixed.mkdir()
     Image.new("L", (4, 4)).save(mixed / "0.png")
@@ -340,8 +342,8 @@ def absurd_stores(folder):
 
 def write_absurd(folder):
     folder.mkdir()
-    for name, content in absurd_files():
-        (folder / name).write_bytes(content)
+    for name, make in absurd_files():
+        (folder / name).write_bytes(make())
     absurd_stores(folder)
 
 

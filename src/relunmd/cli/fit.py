@@ -72,7 +72,14 @@ a kill or a limit that was too small, and ends with the same model as if it had 
 @click.option("--starts", type=int, default=1, show_default=True, metavar="K", help="Race K starts, keep the best.")
 @click.option("--ridge", type=float, default=0.0, metavar="λ", help="Adds λ‖X‖(‖W‖² + ‖H‖²) to the squared error.")
 @click.option("--checkpoint", metavar="FILE", type=click.Path(), help="Write the run down here, and go on from it.")
-@click.option("--checkpoint-every", type=float, default=60.0, show_default=True, metavar="SECONDS", hidden=True)
+@click.option(
+    "--checkpoint-every",
+    type=float,
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Least number of seconds between two of them.",
+)
 @running.array_option
 @running.force_option
 @running.json_option

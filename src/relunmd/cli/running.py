@@ -145,10 +145,10 @@ def check_output(output: str, force: bool, *inputs: str) -> Path:
         raise InputError(f"The output must be in a folder that is there. Got {place}.")
     if not os.access(place.parent, os.W_OK):
         raise InputError(f"The output must be in a folder that can be written to. Got {place}.")
-    if place.exists() and not force:
-        raise FileError(f"{output} is there already; --force replaces it.")
     if place.is_dir() and place.suffix != ".zarr":
         raise InputError(f"The output must be a file. Got {output}, which is a folder.")
+    if place.exists() and not force:
+        raise FileError(f"{output} is there already; --force replaces it.")
     return place
 
 
