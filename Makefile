@@ -29,7 +29,7 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 pytest: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.engine
@@ -39,6 +39,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.flagship
 	$(BIN)/python -m benchmarks.checkpoint
 	$(BIN)/python -m benchmarks.estimator
+	$(BIN)/python -m benchmarks.command
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -27,7 +27,10 @@ def told(terminal, steps, limits=None, **options):
 
 def test_lines_where_there_is_no_terminal():
     lines = told(False, [0.5, 0.4]).splitlines()
-    assert lines == ["qn, rank 3: error 0.500000, iteration 0, 0:00 elapsed, 1000 iterations left"]
+    assert lines == [
+        "qn, rank 3: error 0.500000, iteration 0, 0:00 elapsed, 1000 iterations left",
+        "qn, rank 3: error 0.400000, iteration 1, 4 passes/s, 0:00 elapsed, 999 iterations left",
+    ]
 
 
 def test_the_lines_grow_rarer(monkeypatch):

@@ -43,6 +43,7 @@ class ProgressDisplay:
         self._iteration = self._starts = 0
         self._seconds, self._told = 0.0, self._begun
         self._silence, self._next_line = _FIRST_LINE, 0.0
+        self._said = False
 
     def __enter__(self) -> "ProgressDisplay":
         self._begun = self._told = time.perf_counter()
@@ -59,6 +60,8 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        elif self._best and not self._said:
+            self._say()
 
     def __call__(self, step: Step) -> bool:
         if step.iteration == 0 or not self._best:
@@ -71,9 +74,15 @@ class ProgressDisplay:
         if self._live is None and self._told - self._begun >= self._next_line:
             self._next_line = self._told - self._begun + self._silence
             self._silence = min(2 * self._silence, _LONGEST_SILENCE)
-            line = f"{self._title}: {', '.join([*self._error(), *self._facts()])}"
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._say()
+        else:
+            self._said = False
         return False
+
+    def _say(self) -> None:
+        line = f"{self._title}: {', '.join([*self._error(), *self._facts()])}"
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._said = True
 
     def _lines(self) -> Text:
         plain = self._console.options.ascii_only

@@ -158,7 +158,7 @@ def odd_matrices():
     holed = spotty.copy()
     holed[[3, 17]] = 0
     holed[:, 5] = 0
-    sparse_rows = (random.random((400, 300)) < 0.001) * random.random((400, 300))
+    sparse_rows = (random.random((200, 150)) < 0.001) * random.random((200, 150))
     sparse_rows[0, 0] = 1
     blocks = np.kron(np.eye(4), np.ones((10, 8)))
     return {

@@ -54,12 +54,12 @@ def small_experiments(monkeypatch):
             monkeypatch.setattr(table, "paper", dict.fromkeys(sizes, column))
             monkeypatch.setattr(table, "shape", lambda n: (n, 3))
     images = Matrix("few images", (30, 25), lambda: datasets.planted(30, 25, 4, 0.7, 0))
-    monkeypatch.setattr(fig1a, "_curves", lambda setup: curves.Curves("fig1a", images, 0.3, 2, rank=3))
-    monkeypatch.setattr(fig1b, "_curves", lambda setup: curves.Curves("fig1b", images, 0.31, 1, rank=3))
-    monkeypatch.setattr(fig2, "_choices", lambda setup: (images, (2, 4), 0.3))
+    monkeypatch.setattr(fig1a, "_curves", lambda setup: curves.Curves("fig1a", images, 0.1, 2, rank=3))
+    monkeypatch.setattr(fig1b, "_curves", lambda setup: curves.Curves("fig1b", images, 0.11, 1, rank=3))
+    monkeypatch.setattr(fig2, "_choices", lambda setup: (images, (2, 4), 0.1))
     monkeypatch.setattr(basis, "COMPONENTS", 12)
     monkeypatch.setattr(fig3, "ranks", lambda setup: (3, 5))
-    monkeypatch.setattr(fig3, "seconds", lambda setup: 0.3)
+    monkeypatch.setattr(fig3, "seconds", lambda setup: 0.1)
     monkeypatch.setattr(fig3, "SHOWN", 5)
     monkeypatch.setattr(fig4, "RANK", 5)
     monkeypatch.setattr(datasets, "cbcl", lambda data=None: np.random.default_rng(0).random((361, 40)))
@@ -158,9 +158,9 @@ class TestAll:
             raise MissingDependencyError("Pictures need matplotlib")
 
         monkeypatch.setattr(pictures, "figure", missing)
-        text = experiments.reproduce(["fig1a", "fig2", "fig3", "fig4"], tmp_path, display=quiet()).read_text(
-            encoding="utf-8"
-        )
+        text = experiments.reproduce(
+            ["fig1a", "fig2", "fig3", "fig4"], tmp_path, quick=True, display=quiet()
+        ).read_text(encoding="utf-8")
         assert text.count("Pictures need matplotlib") == 5  # Figure 1a has a second one, of all algorithms.
         assert "| r | 3B-NMD | A-NMD |" in text
         assert "outside of the parts" in text

@@ -1,4 +1,4 @@
-"""Mutated files through the readers, in one process: `python -m tests.readers.fuzz FOLDER COUNT [SEED]` tells what came of it.
+"""Mutated files through the readers, in one process: `python -m tests.readers.fuzz FOLDER COUNT [SEED]`.
 
 FOLDER/absurd has what `python -m tests.readers.samples FOLDER/absurd` wrote; the mutants are made here. Each file is
 opened and looked through from beginning to end. What comes is a matrix or one of our own exceptions with one sentence;

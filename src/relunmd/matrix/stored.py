@@ -20,7 +20,7 @@ from relunmd.matrix.dense import DenseSource
 from relunmd.matrix.scratch import Scratch
 from relunmd.matrix.source import InMemory, Source, library_of
 
-__all__ = ["StoredArray", "StoredCsr", "is_stored_array", "is_stored_group"]
+__all__ = ["StoredArray", "StoredCsr", "is_stored_array", "is_stored_group", "stored_form"]
 
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
@@ -134,11 +134,11 @@ class StoredCsr(_Stored):
                 f"X must be an array, or a group with CSR's members data, indices and indptr. Got the group "
                 f"{group.name!r} without {', '.join(missing)}."
             )
-        form = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr"))
-        form = form.decode() if isinstance(form, bytes) else str(form)
+        self.shape = _stored_shape(group)
+        square = self.shape[0] == self.shape[1]
+        form = stored_form(group) if square else "csr"  # Otherwise told by the length of indptr.
         if not form.startswith("csr"):
             raise InputError(f"X must be stored by rows, as CSR. Got the group {group.name!r} stored as {form}.")
-        self.shape = _stored_shape(group)
         self._data, self._indices = group["data"], group["indices"]
         for name, member in (("data", self._data), ("indices", self._indices)):
             if getattr(member, "ndim", 0) != 1:
@@ -184,6 +184,15 @@ class StoredCsr(_Stored):
         starts = self._indptr[rows.start : rows.stop + 1] - first
         parts = np.asarray(self._data[first:last]), indices.astype(index_type), starts.astype(index_type)
         return sparse.csr_array(parts, shape=(rows.stop - rows.start, self.shape[1]))
+
+
+def stored_form(group: Any) -> str:
+    """What a group with the parts of a sparse matrix says it is: "csr…" or "csc…".
+
+    Read only where nothing else tells: of a damaged file, HDF5 may take gigabytes for such a text before it fails.
+    """
+    form = group.attrs.get("encoding-type", None) or group.attrs.get("h5sparse_format", "csr")
+    return form.decode("ascii", "replace") if isinstance(form, bytes) else str(form)
 
 
 def _stored_shape(group: Any) -> tuple[int, int]:

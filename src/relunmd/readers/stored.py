@@ -38,9 +38,13 @@ def stored_sparse(
     """A group with data, indices and indptr: CSR stays in its file, CSC is read."""
     parts = {part: group[part] for part in CSR}
     shape = _shape(group)
-    form = group.attrs.get("encoding-type", group.attrs.get("h5sparse_format", "csr"))
-    form = form.decode("ascii", "replace") if isinstance(form, bytes) else str(form)
-    by_columns = form.startswith("csc")
+    from relunmd.matrix.stored import stored_form  # With it comes numba, which few files need.
+
+    length = int(getattr(parts["indptr"], "shape", (0,))[0])
+    if shape is None or shape[0] == shape[1]:
+        by_columns = stored_form(group).startswith("csc")
+    else:
+        by_columns = length == shape[1] + 1
 
     def load() -> Any:
         if shape is None:
