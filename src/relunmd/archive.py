@@ -149,6 +149,8 @@ def damage_told(place: Path, kind: str) -> Iterator[None]:
 def kind_of(place: Path) -> str | None:
     """What `write_archive` wrote there, "model" or "checkpoint"; None for a file of another kind, or a damaged one."""
     try:
+        if not place.is_file():  # A pipe would never end.
+            return None
         with place.open("rb") as raw, zipfile.ZipFile(raw) as members:
             about = members.getinfo(f"{_METADATA}.npy")
             if about.file_size > _MOST_METADATA + _MOST_A_MEMBER * len(members.infolist()):
@@ -161,6 +163,8 @@ def kind_of(place: Path) -> str | None:
 
 def read_archive(place: Path, kind: str, newest: int) -> tuple[Metadata, dict[str, Array]]:
     """What `write_archive` wrote: the metadata and the arrays; FileError for anything else."""
+    if place.exists() and not place.is_file():
+        raise _foreign(place, kind, "it is no file")
     with damage_told(place, kind), place.open("rb") as raw:
         size = raw.seek(0, 2)
         if not zipfile.is_zipfile(raw):

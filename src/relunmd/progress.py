@@ -47,7 +47,7 @@ class ProgressDisplay:
 
     def __enter__(self) -> "ProgressDisplay":
         self._begun = self._told = time.perf_counter()
-        if self._console.is_terminal or self._console.is_jupyter:
+        if self._console.is_jupyter or (self._console.is_terminal and not self._console.is_dumb_terminal):
             self._live = Live(
                 get_renderable=self._lines, console=self._console, transient=True, refresh_per_second=8, screen=False
             )
@@ -67,10 +67,10 @@ class ProgressDisplay:
         if step.iteration == 0 or not self._best:
             self._starts += 1
             self._course = []
-        self._best.append(step.best_error)
         self._course.append(min(step.error, self._course[-1] if self._course else math.inf))
         self._recent.append((step.time, step.passes))
         self._iteration, self._seconds, self._told = step.iteration, step.time, time.perf_counter()
+        self._best.append(step.best_error)  # Last: from here on the thread that draws looks at all of it.
         if self._live is None and self._told - self._begun >= self._next_line:
             self._next_line = self._told - self._begun + self._silence
             self._silence = min(2 * self._silence, _LONGEST_SILENCE)
@@ -102,9 +102,10 @@ class ProgressDisplay:
     def _error(self) -> list[str]:
         """The best error, and by what share it has fallen: what `tol` is compared with."""
         told = [f"error {self._best[-1]:.6f}"]
-        if len(self._course) > PATIENCE:
-            before = self._course[-1 - PATIENCE]
-            fall = (before - self._course[-1]) / before if before > 0 else 0.0
+        course = self._course
+        if len(course) > PATIENCE:
+            before = course[-1 - PATIENCE]
+            fall = (before - course[-1]) / before if before > 0 else 0.0
             told.append(f"fell by {fall:.1e} in {PATIENCE}")
         return told
 

@@ -133,6 +133,21 @@ class TestFit:
         np.save("bad.npy", np.where(np.eye(5) > 0, np.nan, 1.0))
         assert "the first at row 0, column 0" in run("fit bad.npy -r 2 -o m.npz", code=2).stderr
 
+    def test_a_disk_that_refuses_does_not_cost_the_model(self, run, folder, monkeypatch):
+        save = relunmd.Decomposition.save
+
+        def refusing(d, path):
+            if Path(path).parent == folder:
+                raise relunmd.FileError(f"{path} could not be written: the disk is full.")
+            save(d, path)
+
+        monkeypatch.setattr(relunmd.Decomposition, "save", refusing)
+        done = run(f"{FIT} --max-iter 3 -o m.npz")
+        place = re.search(r"the disk is full\. The model is saved in (\S+) instead", done.stderr).group(1)
+        assert relunmd.Decomposition.load(place).n_iter == 3
+        Path(place).unlink()
+        Path(place).parent.rmdir()
+
     @pytest.mark.parametrize("name", samples.SAMPLES)
     def test_any_file(self, run, folder, name):
         samples.SAMPLES[name](folder / name)
@@ -205,6 +220,11 @@ class TestInfo:
         suggestion = re.search(r"relunmd (fit X.npy --rank \d+ -o model.npz)", shown).group(1)
         run(f"{suggestion} -q")
         assert Path("model.npz").exists()
+
+    def test_of_nothing_but_nan(self, run, folder):
+        np.save("nan.npy", np.full((3, 3), np.nan))
+        told = json.loads(run("info nan.npy --json").stdout, parse_constant=pytest.fail)
+        assert (told["smallest"], told["largest"]) == (None, None)
 
     def test_of_a_matrix_that_cannot_be_used(self, run, folder):
         np.save("bad.npy", -np.eye(3))

@@ -86,6 +86,20 @@ def test_interrupted_and_gone_on_with(home):
     np.testing.assert_array_equal(third.W, at_once.W)
 
 
+def test_in_the_background_of_a_shell(home):
+    """Where Ctrl-C is not heard, a job can still be ended, and what there is is saved."""
+    if not (home / "digits.npy").exists():
+        run("data", "fetch", "digits", cwd=home)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        words = [{"run.npz": "behind.npz", "long.npz": "b.npz"}.get(word, word) for word in LONG]
+        code, _, _ = interrupted(*words, cwd=home, after=r"iteration [1-9]\d*,.*\n", number=signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert code == 130
+    assert relunmd.Decomposition.load(home / "b.npz").status is relunmd.Status.INTERRUPTED
+
+
 def test_killed_and_gone_on_with(home):
     if not (home / "digits.npy").exists():
         run("data", "fetch", "digits", cwd=home)

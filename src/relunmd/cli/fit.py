@@ -147,7 +147,7 @@ def fit(
                 checkpoint_every=checkpoint_every,
             )
     with running.interruptible_not():
-        d.save(place)
+        output = _saved(d, place, output)
     _tell(d, matrix, output, checkpoint, as_json, quiet)
 
 
@@ -175,6 +175,20 @@ def _start(init: str) -> "str | Decomposition":
     if not Path(init).exists():
         raise InputError(f"--init must be one of {', '.join(INITS)}, or a model file. Got {init!r}.")
     return relunmd.Decomposition.load(init)
+
+
+def _saved(d: "Decomposition", place: Path, output: str) -> str:
+    """Save the model; where that fails, somewhere else: hours may have gone into it."""
+    import tempfile
+
+    try:
+        d.save(place)
+    except FileError as reason:
+        refuge = Path(tempfile.mkdtemp(prefix="relunmd-")) / place.name
+        d.save(refuge)
+        click.echo(f"Warning: {running.spoken(str(reason))} The model is saved in {refuge} instead.", err=True)
+        return str(refuge)
+    return output
 
 
 def _tell(d: "Decomposition", matrix: str, output: str, checkpoint: str | None, as_json: bool, quiet: bool) -> None:

@@ -1,5 +1,6 @@
 """`relunmd info` and `relunmd convert`: what a file is, and the same matrix in another."""
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +73,8 @@ def _of_matrix(file: str, array: str | None) -> dict[str, Any]:
         "stored": opened.entry.stored,
         "nonzeros": found.nonzeros,
         "zeros": f"{100 * found.zeros:.4g} %",
-        "smallest": found.smallest,
-        "largest": found.largest,
+        "smallest": None if math.isnan(found.smallest) else found.smallest,
+        "largest": None if math.isnan(found.largest) else found.largest,
         "norm": found.norm,
         "memory": f"{human_bytes(found.nbytes)} as it is; {human_bytes(found.dense_nbytes)} as an array, "
         f"{human_bytes(found.sparse_nbytes)} sparse",

@@ -99,8 +99,14 @@ def _warnings_told() -> Iterator[None]:
 @contextmanager
 def _told_to_end() -> Iterator[None]:
     """SIGTERM, by which batch systems end a job, is taken as Ctrl-C: what there is is saved."""
+
+    def end(*_: object) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # As in a shell's background.
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
     try:
-        before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+        before = signal.signal(signal.SIGTERM, end)
     except ValueError:  # Not the main thread.
         yield
         return
@@ -114,7 +120,7 @@ def _told_to_end() -> Iterator[None]:
 def interruptible_not() -> Iterator[None]:
     """Ctrl-C is not heard while a result is being saved."""
     try:
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        before = signal.signal(signal.SIGINT, lambda *_: None)
     except ValueError:
         yield
         return

@@ -6,6 +6,6 @@ Parquet, HDF5 with .h5ad, Zarr, IDX, and folders of grey images. A file that is 
 """
 
 from relunmd.readers.contents import Entry
-from relunmd.readers.opening import FORMATS, Opened, open_matrix
+from relunmd.readers.opening import Opened, open_matrix
 
-__all__ = ["FORMATS", "Entry", "Opened", "open_matrix"]
+__all__ = ["Entry", "Opened", "open_matrix"]

@@ -25,14 +25,16 @@ class Collected:
 
     def __init__(self) -> None:
         self._parts: list[Any] = []
-        self.height = 0
+        self.height = self.nbytes = 0
         self.dtype: np.dtype[Any] = np.dtype(np.uint8)
 
     def add(self, block: Array) -> None:
         few = np.count_nonzero(block) < _SPARSE_BELOW * block.size
         self.dtype = np.result_type(self.dtype, block.dtype) if self._parts else block.dtype
-        self._parts.append(sparse.csr_array(block) if few else block)
+        part: Any = sparse.csr_array(block) if few else block
+        self._parts.append(part)
         self.height += len(block)
+        self.nbytes += part.data.nbytes + part.indices.nbytes if few else block.nbytes
 
     def whole(self) -> Any:
         """All rows: a csr_array if every block was mostly zeros, else an array."""

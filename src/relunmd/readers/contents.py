@@ -19,7 +19,7 @@ class Entry:
     Attributes
     ----------
     name : "" where the file holds nothing else
-    shape, dtype : of the array; a dtype that is no number's is a word for what it is
+    shape, dtype : of the array; the dtype by its name, or a word for what else it is
     load : gives it: an array, a memory map, a sparse matrix, or what reads itself row by row
     stored : "array", or how a sparse matrix is stored
     lazy : whether `load` leaves the numbers in the file
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def numeric(self) -> bool:
-        return self.dtype.lstrip("<>=|").startswith(("bool", "int", "uint", "float"))
+        return self.dtype.startswith(("bool", "int", "uint", "float"))
 
     def __str__(self) -> str:
         size = " × ".join(str(side) for side in self.shape) or "a single value"

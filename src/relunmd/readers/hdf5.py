@@ -80,7 +80,7 @@ def _entry(place: Path, name: str, member: Any, bounds: Bounds) -> Entry:
         check_dataset(member, place, bounds)
         return member
 
-    return Entry(name, tuple(member.shape or ()), str(member.dtype), load, lazy=True)
+    return Entry(name, tuple(member.shape or ()), member.dtype.name, load, lazy=True)
 
 
 def check_dataset(dataset: Any, place: Path, bounds: Bounds) -> None:

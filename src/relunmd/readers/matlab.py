@@ -228,7 +228,7 @@ def matlab_7_3_entries(place: Path, bounds: Bounds) -> list[Entry]:
                 continue
             kind = member.attrs.get("MATLAB_class", b"double")
             kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
-            dtype = kind if kind in ("char", "cell", "struct") else str(member.dtype)
+            dtype = kind if kind in ("char", "cell", "struct") else member.dtype.name
             entries.append(Entry(name, tuple(member.shape[::-1]), dtype, _loader_7_3(place, name, bounds)))
         return entries
 
@@ -256,7 +256,7 @@ def _sparse_entry_7_3(place: Path, name: str, group: Any, rows: int, bounds: Bou
             ]
         return sparse.csc_array((parts[0], parts[1].astype(np.int64), indptr.astype(np.int64)), shape=(rows, columns))
 
-    dtype = str(group["data"].dtype) if "data" in group else "float64"
+    dtype = group["data"].dtype.name if "data" in group else "float64"
     return Entry(name, (rows, columns), dtype, load, "sparse, CSC")
 
 

@@ -74,7 +74,7 @@ def npy_entries(place: Path, bounds: Bounds) -> list[Entry]:
         order = "F" if header.by_columns else "C"
         return np.memmap(place, header.dtype, "r", offset, header.shape, order)  # type: ignore[call-overload, no-any-return]
 
-    return [Entry("", header.shape, str(header.dtype), load, lazy=True)]
+    return [Entry("", header.shape, header.dtype.name, load, lazy=True)]
 
 
 def npz_entries(place: Path, bounds: Bounds) -> list[Entry]:
@@ -99,7 +99,7 @@ def npz_entries(place: Path, bounds: Bounds) -> list[Entry]:
     if {"format", "shape", "data"} <= headers.keys():
         return [_sparse_entry(place, headers, load, bounds)]
     return [
-        Entry(name, header.shape, str(header.dtype), lambda name=name: load(name))  # type: ignore[misc]
+        Entry(name, header.shape, header.dtype.name, lambda name=name: load(name))  # type: ignore[misc]
         for name, header in headers.items()
     ]
 
@@ -149,4 +149,4 @@ def _sparse_entry(place: Path, headers: Mapping[str, _Header], load: Any, bounds
             return sparse.coo_array((parts[0], (parts[1], parts[2])), shape=shape)
         return getattr(sparse, f"{form}_array")(tuple(parts), shape=shape)
 
-    return Entry("", shape, str(headers["data"].dtype), whole, stored=f"sparse, {form.upper()}")
+    return Entry("", shape, headers["data"].dtype.name, whole, stored=f"sparse, {form.upper()}")

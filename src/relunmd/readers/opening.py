@@ -14,7 +14,7 @@ from relunmd.readers import hdf5, idx, images, matlab, matrix_market, numpy_file
 from relunmd.readers.bounds import Bounds, is_packed, unpacked
 from relunmd.readers.contents import Entry, chosen
 
-__all__ = ["FORMATS", "Opened", "open_matrix"]
+__all__ = ["Opened", "open_matrix"]
 
 _BEGINNING = 1 << 10
 
@@ -49,7 +49,7 @@ _IDX = _Format("IDX", (".idx", "-ubyte"), _plain(idx.idx_entries), packed=True)
 _ZARR = _Format("Zarr", (".zarr",), _plain(zarr_stores.zarr_entries))
 _IMAGES = _Format("folder of images", (), _plain(images.image_entries))
 
-FORMATS = (_NPY, _NPZ, _MTX, _MAT_5, _MAT_7_3, _TEXT, _PARQUET, _HDF5, _H5AD, _IDX, _ZARR, _IMAGES)
+_FORMATS = (_NPY, _NPZ, _MTX, _MAT_5, _MAT_7_3, _TEXT, _PARQUET, _HDF5, _H5AD, _IDX, _ZARR, _IMAGES)
 _KNOWN = (
     ".npy, .npz, .mtx, .mat, .csv, .tsv, .parquet, .h5, .hdf5, .h5ad, .zarr, IDX (these four also as .gz: .mtx, .csv, "
     ".tsv, IDX), or a folder of grey images"
@@ -175,7 +175,7 @@ def _recognised(place: Path) -> _Format:
         beginning = stream.read(_BEGINNING)
     found = _by_content(place, beginning, name.removesuffix(".gz") if packed else name)
     if found is None:
-        by_name = next((form for form in FORMATS if name.removesuffix(".gz").endswith(form.suffixes or "\0")), None)
+        by_name = next((form for form in _FORMATS if name.removesuffix(".gz").endswith(form.suffixes or "\0")), None)
         if by_name is None:
             raise FileError(f"{place} must be one of {_KNOWN}. Neither its name nor its content is of these.")
         raise FileError(
@@ -207,7 +207,7 @@ def _by_content(place: Path, beginning: bytes, name: str) -> _Format | None:
         return _IDX
     if name.endswith(".mat") and beginning[124:128] in (b"\x00\x01IM", b"\x01\x00MI"):
         return _MAT_5  # Its first 116 bytes may say anything.
-    named = next((form for form in FORMATS if name.endswith(form.suffixes or "\0")), None)
+    named = next((form for form in _FORMATS if name.endswith(form.suffixes or "\0")), None)
     return _TEXT if named in (None, _TEXT) and tables.looks_like_text(beginning) else None
 
 

@@ -65,7 +65,7 @@ def stored_sparse(
         data, indices, indptr = (np.asarray(parts[part][:]) for part in CSR)
         return sparse.csc_array((data, indices.astype(np.int64), indptr.astype(np.int64)), shape=shape)
 
-    dtype = str(getattr(parts["data"], "dtype", "group"))
+    dtype = "group" if is_group(parts["data"]) else np.dtype(parts["data"].dtype).name
     return Entry(name, shape or (), dtype, load, f"sparse, {'CSC' if by_columns else 'CSR'}", lazy=not by_columns)
 
 

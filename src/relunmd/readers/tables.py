@@ -55,8 +55,10 @@ def _read(place: Path, bounds: Bounds) -> Any:
                 lines = lines[1:] if layout.named_columns else lines
             if lines:
                 block = layout.numbers(lines, rows.height)
-                bounds.memory(rows.height * block.itemsize, "its first column")
                 rows.add(block)
+                bounds.memory(
+                    rows.nbytes + 4 * block.nbytes, "the rest of its table"
+                )  # Put together, it is there twice.
     if layout is None or rows.height == 0:
         raise FileError(f"{place} must be a table of numbers. It holds none.")
     return rows.whole()
@@ -183,6 +185,7 @@ def parquet_entries(place: Path, bounds: Bounds) -> list[Entry]:
                         raise FileError(f"{place} must have no missing values. Column {fields[at].name!r} has some.")
                     block[:, at] = column.to_numpy(zero_copy_only=False)
                 rows.add(block)
+                bounds.memory(rows.nbytes + 4 * block.nbytes, "the rest of its table")
         if rows.height != height:
             raise FileError(f"{place} must have the {height} rows it tells. It has {rows.height}.")
         return rows.whole()

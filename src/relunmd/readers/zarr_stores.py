@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from relunmd.errors import FileError, MissingDependencyError
 from relunmd.readers.bounds import Bounds
 from relunmd.readers.contents import Entry
@@ -64,7 +66,7 @@ def _entry(place: Path, name: str, member: Any, bounds: Bounds) -> Entry:
         _check(member, place, bounds)
         return member
 
-    return Entry(name, tuple(member.shape), str(member.dtype), load, lazy=True)
+    return Entry(name, tuple(member.shape), np.dtype(member.dtype).name, load, lazy=True)
 
 
 def _check(array: Any, place: Path, bounds: Bounds) -> None:
