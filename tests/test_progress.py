@@ -47,7 +47,7 @@ def test_a_terminal_is_told_all_there_is():
     last = shown[shown.rindex("iteration 29") :]
     for word in ("4 passes/s", "elapsed", "71 iterations or 0:4"):
         assert word in last, word
-    assert "error 0.047101, fell by 6.5e-01 in 10" in shown
+    assert "error 0.047101, fell by 6.5e-01 in 10 iterations" in shown
     assert "█" in shown
     assert shown.endswith("\x1b[2K")  # Erased at the end.
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 1  # The cursor is hidden, and shown again.

@@ -36,9 +36,9 @@ def test_what_is_wrong_is_counted():
     found = survey(X)
     assert (found.negatives, found.not_finite, found.smallest, found.largest) == (2, 2, -2, 1)
     assert found.advice() == [
-        "It cannot be decomposed as it is. It has 2 NaN or infinite entries, which must be filled or left out first."
+        "It cannot be decomposed as it is. It has 2 entries NaN or infinite, which must be filled or left out first."
     ]
-    assert "2 negative" in survey(np.where(np.isfinite(X), X, 0)).obstacle
+    assert "2 entries below zero" in survey(np.where(np.isfinite(X), X, 0)).obstacle
     assert survey(np.zeros((3, 3))).obstacle == "It is all zero."
 
 

@@ -78,7 +78,10 @@ _one_blas_thread = _OneBlasThread()
 
 
 class _CtrlC:
-    """Turns Ctrl-C into a mark while it is open, in the main thread and unless the user handles it."""
+    """Turns Ctrl-C into a mark while it is open, in the main thread and unless the user handles it.
+
+    (A handler that has an attribute `deferrable` may be passed over.)
+    """
 
     def __init__(self) -> None:
         self.pressed = False
@@ -86,7 +89,8 @@ class _CtrlC:
 
     def __enter__(self) -> "_CtrlC":
         here = threading.current_thread() is threading.main_thread()
-        if here and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        handler = signal.getsignal(signal.SIGINT)
+        if here and (handler is signal.default_int_handler or getattr(handler, "deferrable", False)):
             self._original = signal.signal(signal.SIGINT, self._press)
         return self
 

@@ -16,7 +16,7 @@ from relunmd.solve import Progress as Step
 __all__ = ["ProgressDisplay", "curve"]
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
-_WIDTH = 24
+_WIDTH = 16
 _RECENT = 20
 """Iterations from which the speed is told."""
 _COMPILING_AFTER = 3.0
@@ -101,12 +101,13 @@ class ProgressDisplay:
 
     def _error(self) -> list[str]:
         """The best error, and by what share it has fallen: what `tol` is compared with."""
-        told = [f"error {self._best[-1]:.6f}"]
+        best = self._best[-1]
+        told = [f"error {best:.6f}" if best >= 1e-3 else f"error {best:.3e}"]
         course = self._course
         if len(course) > PATIENCE:
             before = course[-1 - PATIENCE]
             fall = (before - course[-1]) / before if before > 0 else 0.0
-            told.append(f"fell by {fall:.1e} in {PATIENCE}")
+            told.append(f"fell by {fall:.1e} in {PATIENCE} iterations")
         return told
 
     def _facts(self) -> list[str]:
@@ -115,7 +116,8 @@ class ProgressDisplay:
         told = [f"start {self._starts}, {iteration}" if self._starts > 1 else iteration]
         first, last = self._recent[0], self._recent[-1]
         if last[0] > first[0]:
-            told.append(f"{(last[1] - first[1]) / (last[0] - first[0]):.3g} passes/s")
+            speed = (last[1] - first[1]) / (last[0] - first[0])
+            told.append(f"{speed:.0f} passes/s" if speed >= 100 else f"{speed:.3g} passes/s")
         seconds = self._seconds + time.perf_counter() - self._told
         told.append(f"{_clock(seconds)} elapsed")
         left = self._left(seconds)
@@ -126,7 +128,7 @@ class ProgressDisplay:
         if self._limits.max_iter is not None:
             words.append(f"{max(0, self._limits.max_iter - self._iteration)} iterations")
         if self._limits.max_time is not None:
-            words.append(_clock(max(0.0, self._limits.max_time - seconds)))
+            words.append(_clock(math.ceil(max(0.0, self._limits.max_time - seconds))))
         return " or ".join(words)
 
 

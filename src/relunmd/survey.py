@@ -68,9 +68,9 @@ class Survey:
     def obstacle(self) -> str | None:
         """Why it cannot be decomposed, if it cannot."""
         if self.not_finite:
-            return f"It has {self.not_finite} NaN or infinite entries, which must be filled or left out first."
+            return f"It has {_entries(self.not_finite)} NaN or infinite, which must be filled or left out first."
         if self.negatives:
-            return f"It has {self.negatives} negative entries, which max(0, WH) cannot represent."
+            return f"It has {_entries(self.negatives)} below zero, which max(0, WH) cannot represent."
         if self.nonzeros == 0:
             return "It is all zero."
         return None
@@ -109,6 +109,10 @@ class Survey:
         if self.dtype not in ("float32", "float16") and math.prod(self.shape) > 10**7:
             told.append("--dtype float32 takes half the memory and about half the time.")
         return told
+
+
+def _entries(count: int) -> str:
+    return "1 entry" if count == 1 else f"{count} entries"
 
 
 def survey(X: Any) -> Survey:

@@ -82,8 +82,8 @@ def write_matrix(place: Path, matrix: Parts) -> None:
             write_beside(place, lambda out: write(out, place, matrix))
 
 
-def check_suffix(place: Path) -> str:
-    """The ending that says how a matrix is to be written; InputError if it says nothing.
+def check_suffix(place: Path, sparse: bool = False) -> str:
+    """The ending that says how a matrix is to be written; InputError if it says nothing, or cannot hold a sparse one.
 
     >>> check_suffix(Path("counts.mtx.gz"))
     '.mtx.gz'
@@ -91,6 +91,8 @@ def check_suffix(place: Path) -> str:
     name = place.name.lower()
     for suffix in sorted(_WRITERS, key=len, reverse=True):
         if name.endswith(suffix):
+            if sparse and suffix not in _SPARSE:
+                raise InputError(f"A sparse matrix can be written to {', '.join(_SPARSE)}. Got {place.name!r}.")
             if suffix in _NEEDS:
                 _import(*_NEEDS[suffix])
             return suffix
@@ -249,4 +251,5 @@ _NEEDS = {
     ".hdf5": ("h5py", "HDF5"),
     ".zarr": ("zarr", "Zarr"),
 }
+_SPARSE = (".npz", ".mtx", ".mtx.gz", ".mat", ".h5", ".hdf5", ".zarr")
 SUFFIXES = tuple(_WRITERS)

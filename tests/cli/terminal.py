@@ -41,7 +41,7 @@ def run(*words, cwd, code=0):
     return out, err
 
 
-def interrupted(*words, cwd, after, number=signal.SIGINT):
+def interrupted(*words, cwd, after, number=signal.SIGINT, times=1):
     """The command, ended by a signal once `after` has been said on stderr or is there as a file."""
     child = subprocess.Popen([*COMMAND, *map(str, words)], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     said, deadline = b"", time.monotonic() + 100
@@ -51,7 +51,9 @@ def interrupted(*words, cwd, after, number=signal.SIGINT):
             part = os.read(child.stderr.fileno(), 1 << 16)
             assert part, (child.wait(), said)  # It ended before.
             said += part
-    child.send_signal(number)
+    for _ in range(times):
+        child.send_signal(number)  # Nothing happens if it has ended already.
+        time.sleep(0.01)
     out, err = child.communicate(timeout=100)
     return child.returncode, out.decode(), (said + err).decode()
 

@@ -101,24 +101,28 @@ class TestFit:
         ("words", "said"),
         [
             ("fit nowhere.npy -r 4 -o m.npz", "There is no file"),
-            ("fit X.npy -r 99 -o m.npz", "rank must be an integer from 1 to 50"),
+            ("fit X.npy -r 99 -o m.npz", "--rank must be an integer from 1 to 50"),
             ("fit X.npy -r x -o m.npz", "Invalid value for '--rank'"),
+            ("fit X.npy -r 4 -o m.csv", "The model is a .npz file. Got m.csv"),
             ("fit X.npy -r 4", "Missing option '--output'"),
             ("fit X.npy -r 4 -o nowhere/m.npz", "in a folder that is there"),
             ("fit X.npy -r 4 -o .", "which is a folder"),
-            ("fit X.npy -r 4 -o X.npy --force", "another file than the input"),
-            ("fit X.npy -r 4 --checkpoint m.npz -o m.npz", "another file than the input"),
-            ("fit X.npy -r 4 --algorithm foo -o m.npz", "algorithm must be one of auto, naive"),
+            ("fit X.npy -r 4 -o X.npy --force", "another file than X.npy"),
+            ("fit X.npy -r 4 --checkpoint m.npz -o m.npz", "another file than m.npz"),
+            ("fit X.npy -r 4 --algorithm foo -o m.npz", "--algorithm must be one of auto, naive"),
             ("fit X.npy -r 4 --init foo -o m.npz", "--init must be one of"),
             ("fit X.npy -r 4 --init X.npy -o m.npz", "must be a model as relunmd writes it"),
             ("fit X.npy -r 4 --algorithm em --ridge 1 -o m.npz", 'ridge is for the algorithms "3b-factored" and "qn"'),
-            ("fit X.npy -r 4 --dtype int8 -o m.npz", "dtype must be float32, float64"),
-            ("fit X.npy -r 4 --threads 0 -o m.npz", "--threads must be a positive integer"),
-            ("fit X.npy -r 4 --starts 0 -o m.npz", "--starts must be an integer"),
-            ("fit X.npy -r 4 --seed -1 -o m.npz", "--seed must be"),
-            ("fit X.npy -r 4 --max-iter -1 -o m.npz", "--max-iter must be an integer"),
-            ("fit X.npy -r 4 --tol 2 -o m.npz", "tol must be"),
+            ("fit X.npy -r 4 --dtype int8 -o m.npz", "Invalid value for '--dtype'"),
+            ("fit X.npy -r 4 --threads 0 -o m.npz", "Invalid value for '--threads'"),
+            ("fit X.npy -r 4 --starts 0 -o m.npz", "Invalid value for '--starts'"),
+            ("fit X.npy -r 4 --seed -1 -o m.npz", "Invalid value for '--seed'"),
+            ("fit X.npy -r 4 --max-iter -1 -o m.npz", "Invalid value for '--max-iter'"),
+            ("fit X.npy -r 4 --tol 2 -o m.npz", "Invalid value for '--tol'"),
             ("fit X.npy -r 4 --array Y -o m.npz", "no name; leave 'Y' out"),
+            ("fit X.npy -r 4 --names rows -o m.npz", "--names must be left out for a NumPy array file"),
+            ("fit - -r 4 -o m.npz", "standard input"),
+            ("fit X.npy -r 4 --max-time nan -o m.npz", "--max-time must be"),
         ],
     )
     def test_what_is_wrong_gets_one_sentence(self, run, folder, words, said):
@@ -147,6 +151,25 @@ class TestFit:
         assert relunmd.Decomposition.load(place).n_iter == 3
         Path(place).unlink()
         Path(place).parent.rmdir()
+
+    def test_names_are_told_of(self, run, folder):
+        Path("table.csv").write_text("id,a,b,c\n7,1,0,3\n8,0,2,1\n9,1,1,0\n")
+        done = run("fit table.csv -r 1 --max-iter 1 -o m.npz")
+        told = "table.csv: the first line and the first column are names and are left out; --names tells otherwise.\n"
+        assert done.stderr.startswith(told)
+        assert relunmd.Decomposition.load("m.npz").shape == (3, 3)
+        run("fit table.csv -r 1 --max-iter 1 --names columns -q -o n.npz")
+        assert relunmd.Decomposition.load("n.npz").shape == (3, 4)
+        assert json.loads(run("info table.csv --json").stdout)["note"] in told
+
+    def test_what_did_not_come_true_is_told(self, run, folder):
+        assert "--target-error 0.0001 was not reached" in run(f"{FIT} --target-error 1e-4 --max-iter 3 -o a.npz").stderr
+        done = run(f"{FIT} --ridge 10 --max-iter 5 -q -o b.npz")
+        assert done.stderr == "Warning: no iteration was better than the start; a smaller --ridge may be.\n"
+
+    def test_a_model_of_a_larger_rank_is_no_start(self, run, folder):
+        run(f"{FIT} --max-iter 1 -q -o a.npz")
+        assert "a.npz has rank 4" in run("fit X.npy -r 2 --init a.npz -o b.npz", code=2).stderr
 
     @pytest.mark.parametrize("name", samples.SAMPLES)
     def test_any_file(self, run, folder, name):
@@ -178,9 +201,9 @@ class TestTransform:
         [
             ("transform X.npy X.npy -o W.npy", "must be a model"),
             ("transform nowhere.npz X.npy -o W.npy", "There is no model"),
-            ("transform m.npz narrow.npy -o W.npy", "as many columns as X, 49"),
+            ("transform m.npz narrow.npy -o W.npy", "narrow.npy must have the 50 columns that m.npz is of. It has 49"),
             ("transform m.npz X.npy -o W.doc", "must end in one of"),
-            ("transform m.npz X.npy -o m.npz --force", "another file than the input"),
+            ("transform m.npz X.npy -o m.npz --force", "another file than m.npz"),
         ],
     )
     def test_what_is_wrong(self, run, folder, words, said):
@@ -217,6 +240,9 @@ class TestInfo:
         assert (told["shape"], told["nonzeros"], told["largest"]) == ([120, 50], np.count_nonzero(X), X.max())
         assert "120 × 50" in shown
         assert "suits it" in shown
+        assert told["zeros"] == pytest.approx((X == 0).mean())
+        assert told["memory"]["as_it_is"] == X.nbytes
+        assert told["decomposable"]
         suggestion = re.search(r"relunmd (fit X.npy --rank \d+ -o model.npz)", shown).group(1)
         run(f"{suggestion} -q")
         assert Path("model.npz").exists()
@@ -229,7 +255,7 @@ class TestInfo:
     def test_of_a_matrix_that_cannot_be_used(self, run, folder):
         np.save("bad.npy", -np.eye(3))
         shown = run("info bad.npy").stdout
-        assert "3 negative entries" in shown
+        assert "3 entries below zero" in shown
         assert "relunmd fit" not in shown
 
     def test_of_several_arrays(self, run, folder):
@@ -237,6 +263,10 @@ class TestInfo:
         assert "'A' (3 × 3, float64), 'B' (4 × 4, float64)" in run("info two.npz", code=2).stderr
         shown = run("info two.npz --array B").stdout
         assert "4 × 4" in shown
+        np.savez("two of them.npz", A=np.eye(9), B=np.eye(8))
+        suggestion = json.loads(run("info", "two of them.npz", "--array", "B", "--json").stdout)["to_begin_with"]
+        run(*shlex.split(suggestion)[1:], "-q")
+        assert relunmd.Decomposition.load("model.npz").shape == (8, 8)
         assert "'A' (3 × 3, float64)" in shown
 
     def test_of_a_model_and_of_a_checkpoint(self, run, folder):
@@ -244,7 +274,8 @@ class TestInfo:
         d = relunmd.Decomposition.load("m.npz")
         told = json.loads(run("info m.npz --json").stdout)
         assert (told["error"], told["rank"], told["algorithm"]) == (d.error, 4, "qn")
-        assert told["status"].startswith("MAX_ITER: The iteration limit --max-iter")
+        assert (told["status"], told["iterations"], told["best_iteration"]) == ("MAX_ITER", 5, d.best_iter)
+        assert told["message"].startswith("The iteration limit --max-iter")
         shown = run("info run.npz").stdout
         assert "relunmd checkpoint" in shown
         assert f"{d.error:.6g}" in shown
@@ -265,6 +296,9 @@ class TestConvert:
         run(f"convert X.npy {target} --force -q")
         run(f"convert {target} back.npy -q")
         np.testing.assert_array_equal(np.load("back.npy"), np.load("X.npy"))
+
+    def test_what_cannot_be_sparse_is_told(self, run, folder):
+        assert "A sparse matrix can be written to .npz" in run("convert X.npy Y.csv --sparse", code=2).stderr
 
     def test_sparse_stays_sparse(self, run, folder):
         run("convert X.npy S.npz --sparse -q")
@@ -376,6 +410,8 @@ class TestCompletion:
             ("fit X.npy --init ", {"auto", "shifted"}),
             ("data fetch ", {"digits", "kos"}),
             ("fit --max", {"--max-iter", "--max-time"}),
+            ("fit X.npy --dtype ", {"float32", "float64"}),
+            ("fit X.npy --init mod", {"mod"}),
         ],
     )
     def test_what_it_completes(self, line, words):

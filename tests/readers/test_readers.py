@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import logging
 import struct
 import subprocess
 import sys
@@ -10,6 +9,9 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.io
 import zarr
@@ -68,7 +70,7 @@ def test_a_decomposition_of_it_is_that_of_the_array(files, name):
 class TestSeveral:
     def test_the_names_are_told(self, tmp_path):
         np.savez(tmp_path / "two.npz", first=np.eye(3), second=np.eye(4), label=np.arange(3))
-        with pytest.raises(InputError, match=r"several .* --array .*'first' \(3 × 3, float64\), 'second'") as caught:
+        with pytest.raises(InputError, match=r"several .* array=NAME.*'first' \(3 × 3, float64\), 'second'") as caught:
             open_matrix(tmp_path / "two.npz").__enter__()
         assert "label" not in str(caught.value)
 
@@ -149,16 +151,52 @@ class TestText:
             "x,1,2\ny,3,4\n",
             "# made by hand\n1,2\n\n3,4\n",
             "\ufeff1e0,2.0\n+3,4.\n",
+            "1,2,\n3,4,\n",
+            "a,b,\n1,2,\n3,4,\n",
+            "ID,a,b\n7,1,2\n9,3,4\n",
+            "sample,2001,2002\nx,1,2\ny,3,4\n",
+            '"text 1" 1 2\n"text 2" 3 4\n',
+            '"a, b",1,2\nc,3,4\n',
         ],
     )
     def test_names_and_delimiters(self, tmp_path, text):
         np.testing.assert_array_equal(self.read(tmp_path, text), [[1, 2], [3, 4]])
 
+    def test_years_above_numbers(self, tmp_path):
+        text = "country,2001,2002,2003\nx,1,2,3\ny,4,5,6\n"
+        np.testing.assert_array_equal(self.read(tmp_path, text), [[1, 2, 3], [4, 5, 6]])
+
+    @pytest.mark.parametrize(
+        ("names", "shape", "note"),
+        [
+            ("none", (3, 3), ""),
+            ("columns", (2, 3), "the first line is names and is left out"),
+            ("rows", (3, 2), "the first column is names and is left out"),
+            ("both", (2, 2), "the first line and the first column are names and are left out"),
+        ],
+    )
+    def test_names_can_be_told(self, tmp_path, names, shape, note):
+        (tmp_path / "a.csv").write_text("1,2,3\n4,5,6\n7,8,9\n")
+        with open_matrix(tmp_path / "a.csv", names=names) as opened:
+            assert opened.X.shape == shape
+            assert opened.entry.note == note
+
+    def test_names_are_for_text(self, files, tmp_path):
+        with pytest.raises(InputError, match=r"left out for a NumPy array file. Got 'rows'"):
+            open_matrix(files / "a.npy", names="rows").__enter__()
+        with pytest.raises(InputError, match="must be one of none, columns"):
+            open_matrix(files / "a.csv", names="all").__enter__()
+
+    def test_other_encodings(self, tmp_path):
+        (tmp_path / "a.csv").write_bytes("1,2\n3,4\nHöhe,1\n".encode("latin-1"))
+        with pytest.raises(FileError, match=r"text in UTF-8. Line 3 is not; save it as UTF-8"):
+            open_matrix(tmp_path / "a.csv").__enter__()
+
     def test_one_column_with_a_name(self, tmp_path):
         np.testing.assert_array_equal(self.read(tmp_path, "count\n1\n2\n"), [[1], [2]])
 
     def test_many_pieces(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("relunmd.readers.tables._CHUNK", 64)
+        monkeypatch.setattr("relunmd.readers.text._CHUNK", 64)
         np.savetxt(tmp_path / "a.csv", samples.X, delimiter=",")
         with open_matrix(tmp_path / "a.csv") as opened:
             np.testing.assert_array_equal(dense(opened.X), samples.X)
@@ -174,12 +212,18 @@ class TestText:
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("1,2\n3\n", "2 cells in every line. Row 2 has 1"),
-            ("1,2\n3,x\n", "Row 2, column 2 has 'x'"),
-            ("a,b\n1,\n", "Row 1, column 2 has an empty cell"),
-            ("a,b,c\n1,2,3\n1,2,3,4\n", "3 cells in every line. Row 2 has 4"),
-            ("word\n", "column 1 has 'word'"),
+            ("1,2\n3\n", "2 cells in every line. Line 2 has 1"),
+            ("1,2\n3,x\n", "Line 2, cell 2 has 'x'"),
+            ("a,b\n1,\n", "Line 2, cell 2 has an empty cell"),
+            ("a,b,c\n1,2,3\n1,2,3,4\n", "3 cells in every line. Line 3 has 4"),
+            ("word\n", "cell 1 has 'word'"),
             ("a,b\n", "holds none"),
+            (",a,b\nx,1,2\n\ny,1,2,3\n", "3 cells in every line. Line 4 has 4"),
+            (",a,b\nx,1,2\ny,1\n", "3 cells in every line. Line 3 has 2"),
+            ("1,NA\n2,3\n", "Line 1, cell 2 has 'NA'"),
+            ("1,,3\n2,3,4\n", "Line 1, cell 2 has an empty cell"),
+            ("1,2\nNA,3\n", "Line 2, cell 1 has 'NA'"),
+            ("1;2,5\n2;3\n", "Line 1, cell 2 has '2,5'. Write numbers with a decimal point"),
         ],
     )
     def test_what_is_wrong_is_told_with_its_place(self, tmp_path, text, words):
@@ -249,6 +293,17 @@ class TestContentGoesBeforeTheName:
         with pytest.raises(FileError, match="must be a NumPy array file by its name"):
             open_matrix(tmp_path / "a.npy").__enter__()
 
+    @pytest.mark.parametrize(
+        ("name", "content"), [("a.pdf", b"%PDF-1.7\nwords and 1 number\n"), ("README.md", b"# A\n\nwords.\n")]
+    )
+    def test_words(self, tmp_path, name, content):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(FileError, match="Neither its name nor its content"):
+            open_matrix(tmp_path / name).__enter__()
+        (tmp_path / "table.xlsx").write_bytes(content)
+        with pytest.raises(FileError, match=r"a spreadsheet; save it as .csv"):
+            open_matrix(tmp_path / "table.xlsx").__enter__()
+
     def test_gzip_where_it_does_not_belong(self, files, tmp_path):
         (tmp_path / "a.npy.gz").write_bytes(gzip.compress((files / "a.npy").read_bytes()))
         with pytest.raises(FileError, match="packed by gzip; unpack it first"):
@@ -309,15 +364,17 @@ class TestImages:
 
 class TestHostile:
     def test_a_parquet_file_with_words(self, tmp_path):
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        pq.write_table(pa.table({"name": ["a", "b"], "x": [1.0, 2.0]}), tmp_path / "a.parquet")
+        place = tmp_path / "a.parquet"
+        pq.write_table(pa.table({"x": [1.0, 2.0], "name": ["a", "b"]}), place)
         with pytest.raises(FileError, match="'name' has the type string"):
-            open_matrix(tmp_path / "a.parquet").__enter__()
-        pq.write_table(pa.table({"y": [None, 1.0], "x": [1.0, 2.0]}), tmp_path / "a.parquet")
+            open_matrix(place).__enter__()
+        pq.write_table(pa.table({"y": [None, 1.0], "x": [1.0, 2.0]}), place)
         with pytest.raises(FileError, match=r"missing values. Column 'y'"):
-            open_matrix(tmp_path / "a.parquet").__enter__()
+            open_matrix(place).__enter__()
+        pd.DataFrame({"a": [1, 2], "b": [3.5, 4]}, index=pd.Index(["x", "y"], name="sample")).to_parquet(place)
+        with open_matrix(place) as opened:
+            np.testing.assert_array_equal(opened.X, [[1, 3.5], [2, 4]])
+            assert opened.entry.note == "the column 'sample' of names left out"
 
     def test_a_codec_that_unpickles(self, tmp_path):
         """By our own list, whatever the library does."""
@@ -350,13 +407,6 @@ class TestHostile:
             X.id.write_direct_chunk((0, 0), bytes(2**21))
         with pytest.raises(FileError, match="bytes are stored for 512 bytes of numbers"):
             open_matrix(tmp_path / "a.h5").__enter__()
-
-    def test_a_file_is_told_apart_by_its_first_names_alone(self, tmp_path, caplog):
-        with caplog.at_level(logging.INFO, "relunmd"):
-            (tmp_path / "a.csv").write_text("a,b\n1,2\n")
-            with open_matrix(tmp_path / "a.csv"):
-                pass
-        assert "the first line taken as names" in caplog.text
 
     def test_two_thousand_mutants_and_the_absurd(self, tmp_path):
         """In one process: no traceback, no hang, no memory beyond 1 GB, and a sentence every time."""

@@ -34,8 +34,9 @@ Examples:
   relunmd completion bash > relunmd.bash
 
 \b
-Then `source relunmd.bash`, in ~/.bashrc for every shell. Of zsh: `source` it in ~/.zshrc after compinit;
-of fish: put it into ~/.config/fish/completions/relunmd.fish."""
+For bash, `source relunmd.bash`, in ~/.bashrc for every shell. For zsh, `source`
+it in ~/.zshrc after compinit. For fish, put it into
+~/.config/fish/completions/relunmd.fish."""
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:

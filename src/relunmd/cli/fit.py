@@ -10,9 +10,13 @@ from relunmd.cli import running
 from relunmd.errors import FileError, InputError
 
 if TYPE_CHECKING:
+    from relunmd.algorithms import Algorithm
     from relunmd.result import Decomposition
 
 __all__ = ["fit"]
+
+_OTHER_SUFFIXES = {".npy", ".mtx", ".mat", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".h5ad", ".zarr", ".gz"}
+"""Of files that a model is not."""
 
 
 def _names(kind: str) -> Any:
@@ -22,7 +26,8 @@ def _names(kind: str) -> Any:
         import relunmd
 
         known = {"auto": "the default"} | (relunmd.algorithms() if kind == "algorithm" else relunmd.inits())
-        return [CompletionItem(name, help=line) for name, line in known.items() if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=line) for name, line in known.items() if name.startswith(incomplete)]
+        return found if found or kind == "algorithm" else [CompletionItem(incomplete, type="file")]
 
     return complete
 
@@ -31,23 +36,25 @@ def _names(kind: str) -> Any:
     epilog="""\b
 Examples:
   relunmd fit digits.npy --rank 16 --seed 0 -o model.npz
-  relunmd fit digits.npy -r 16 --seed 0 --target-error 0.2 --json -q -o small.npz
-  relunmd fit digits.npy -r 16 --seed 0 --max-time 60 --checkpoint run.npz -o long.npz
+  relunmd fit digits.npy -r 16 --target-error 0.2 --json -q -o small.npz
+  relunmd fit digits.npy -r 16 --max-time 60 --checkpoint run.npz -o long.npz
   relunmd fit digits.npy -r 20 --init model.npz --max-iter 50 -o better.npz
 
 \b
-Ctrl-C saves the best so far. With --checkpoint the same command goes on from there, after Ctrl-C,
-a kill or a limit that was too small, and ends with the same model as if it had never stopped."""
+Ctrl-C saves the best so far. With --checkpoint the same command resumes after
+Ctrl-C, a kill or a limit that was too small, and ends with the same model as
+if it had never stopped; its own MODEL it overwrites without --force.
+Exit codes: 0; 2 for what cannot be used; 130 after Ctrl-C; 1 if it failed."""
 )
 @click.argument("matrix", metavar="INPUT", type=click.Path())
-@click.option("--rank", "-r", type=int, required=True, metavar="R", help="Number of components.")
+@click.option("--rank", "-r", type=click.IntRange(min=1), required=True, metavar="R", help="Number of components.")
 @click.option("--output", "-o", required=True, metavar="MODEL", type=click.Path(), help="The model, a .npz file.")
 @click.option(
     "--algorithm",
     default="auto",
     metavar="NAME",
     shell_complete=_names("algorithm"),
-    help="A name of `relunmd algorithms`; auto is the flagship, qn.",
+    help="One of `relunmd algorithms`; auto, the default, is the best in general.",
 )
 @click.option(
     "--init",
@@ -56,31 +63,63 @@ a kill or a limit that was too small, and ends with the same model as if it had 
     shell_complete=_names("init"),
     help="A start of `relunmd algorithms`, or a model of the same or a smaller rank to go on from.",
 )
-@click.option("--target-error", type=float, metavar="E", help="Stop once the relative error is at most this.")
+@click.option(
+    "--target-error", type=click.FloatRange(0, 1), metavar="E", help="Stop once the relative error is at most this."
+)
 @click.option(
     "--tol",
-    type=float,
+    type=click.FloatRange(0, 1, max_open=True),
     default=1e-4,
     show_default=True,
-    help="Stop once the error has fallen by less than this fraction in 10 iterations; 0 turns it off.",
+    metavar="SHARE",
+    help="Stop once the error has fallen by less than this share in 10 iterations; 0 turns it off.",
 )
-@click.option("--max-iter", type=int, default=1000, show_default=True, metavar="N", help="Most iterations.")
-@click.option("--max-time", type=float, metavar="SECONDS", help="Most seconds; an iteration begun is finished.")
-@click.option("--seed", type=int, metavar="N", help="The same seed gives the same model, whatever --threads is.")
-@click.option("--dtype", metavar="float32|float64", help="What to compute in; by default as the matrix is stored.")
+@click.option(
+    "--max-iter",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of iterations.",
+)
+@click.option(
+    "--max-time",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Maximum time; an iteration that has begun is finished.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", help="The same seed gives the same model, with any --threads."
+)
+@click.option(
+    "--dtype", type=click.Choice(["float32", "float64"]), help="What to compute in; by default as the matrix is stored."
+)
 @running.threads_option
-@click.option("--starts", type=int, default=1, show_default=True, metavar="K", help="Race K starts, keep the best.")
-@click.option("--ridge", type=float, default=0.0, metavar="λ", help="Adds λ‖X‖(‖W‖² + ‖H‖²) to the squared error.")
-@click.option("--checkpoint", metavar="FILE", type=click.Path(), help="Write the run down here, and go on from it.")
+@click.option(
+    "--starts",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="K",
+    help="Race K starts and keep the best.",
+)
+@click.option(
+    "--ridge",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="λ",
+    help="Adds λ‖X‖(‖W‖² + ‖H‖²) to the squared error; 1e-4 to 1e-2 is usual.",
+)
+@click.option("--checkpoint", metavar="FILE", type=click.Path(), help="Save the run here, and resume from it.")
 @click.option(
     "--checkpoint-every",
-    type=float,
+    type=click.FloatRange(0),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Least number of seconds between two of them.",
+    help="Seconds between two checkpoints, at least.",
 )
-@running.array_option
+@running.matrix_options
 @running.force_option
 @running.json_option
 @running.quiet_option
@@ -102,6 +141,7 @@ def fit(
     checkpoint: str | None,
     checkpoint_every: float,
     array: str | None,
+    names: str | None,
     force: bool,
     as_json: bool,
     quiet: bool,
@@ -114,41 +154,71 @@ def fit(
     from contextlib import nullcontext
 
     import relunmd
+    from relunmd.archive import kind_of
     from relunmd.progress import ProgressDisplay
     from relunmd.readers import open_matrix
-    from relunmd.validation import check_algorithm, check_limits, check_ridge
+    from relunmd.validation import check_limits
 
-    method = check_ridge(check_algorithm(algorithm), ridge)
+    running.check_input(matrix)
+    method = _method(algorithm, ridge)
     limits = check_limits(target_error, tol, max_iter, max_time)
     read = [matrix] if checkpoint is None else [matrix, checkpoint]
     place = running.check_output(output, force or _goes_on(output, checkpoint), *read)
-    start = _start(init)
-    if checkpoint is not None and Path(checkpoint).exists() and not quiet:
+    if Path(output).suffix in _OTHER_SUFFIXES:
+        raise InputError(f"The model is a .npz file. Got {output}, by its name something else.")
+    start = _start(init, rank)
+    if checkpoint is not None and kind_of(Path(checkpoint)) == "checkpoint" and not quiet:
         click.echo(f"Going on from {checkpoint}.", err=True)
-    with open_matrix(matrix, array) as opened:
-        title = f"{method.name}, rank {rank}"
-        display = nullcontext() if quiet else ProgressDisplay(title, limits, running.console())
-        with display as callback:
-            d = relunmd.decompose(
-                opened.X,
-                rank,
-                method,
-                start,
-                target_error=target_error,
-                tol=tol,
-                max_iter=max_iter,
-                max_time=max_time,
-                random_state=seed,
-                dtype=dtype,
-                n_jobs=threads,
-                n_starts=starts,
-                callback=callback,
-                checkpoint=checkpoint,
-                checkpoint_every=checkpoint_every,
-            )
-    with running.interruptible_not():
+    with running.Presses() as presses:
+        with open_matrix(matrix, array, names) as opened:
+            running.tell_note(opened, matrix, quiet)
+            title = f"{method.name}, rank {rank}"
+            with nullcontext() if quiet else ProgressDisplay(title, limits, running.console()) as display:
+
+                def after_iteration(step: relunmd.Progress) -> bool:
+                    presses.something_to_save = True
+                    if display is not None:
+                        display(step)
+                    if presses.heard:
+                        raise KeyboardInterrupt
+                    return False
+
+                d = relunmd.decompose(
+                    opened.X,
+                    rank,
+                    method,
+                    start,
+                    target_error=target_error,
+                    tol=tol,
+                    max_iter=max_iter,
+                    max_time=max_time,
+                    random_state=seed,
+                    dtype=dtype,
+                    n_jobs=threads,
+                    n_starts=starts,
+                    callback=after_iteration,
+                    checkpoint=checkpoint,
+                    checkpoint_every=checkpoint_every,
+                )
+        presses.heard = presses.heard or d.status is relunmd.Status.INTERRUPTED
         output = _saved(d, place, output)
-    _tell(d, matrix, output, checkpoint, as_json, quiet)
+        _tell(d, matrix, output, checkpoint, as_json, quiet)
+        if ridge > 0 and d.best_iter == 0 < d.n_iter:
+            click.echo("Warning: no iteration was better than the start; a smaller --ridge may be.", err=True)
+        if target_error is not None and d.status is not relunmd.Status.TARGET and not quiet:
+            click.echo(f"--target-error {target_error:g} was not reached.", err=True)
+    code = {relunmd.Status.INTERRUPTED: running.INTERRUPTED, relunmd.Status.FAILED: 1}.get(d.status, 0)
+    click.get_current_context().exit(code)
+
+
+def _method(name: str, ridge: float) -> "Algorithm[Any]":
+    """The algorithm of that name, with a ridge if one is given."""
+    import relunmd
+    from relunmd.validation import check_algorithm, check_ridge
+
+    if name.lower() not in {"auto", *relunmd.algorithms()}:
+        raise InputError(f"--algorithm must be one of auto, {', '.join(relunmd.algorithms())}. Got {name!r}.")
+    return check_ridge(check_algorithm(name), ridge)
 
 
 def _goes_on(output: str, checkpoint: str | None) -> bool:
@@ -165,7 +235,7 @@ def _goes_on(output: str, checkpoint: str | None) -> bool:
     return written_by(Path(checkpoint), model.history.columns)
 
 
-def _start(init: str) -> "str | Decomposition":
+def _start(init: str, rank: int) -> "str | Decomposition":
     """A start by its name, or the model in a file."""
     import relunmd
     from relunmd.init import INITS
@@ -174,7 +244,10 @@ def _start(init: str) -> "str | Decomposition":
         return init
     if not Path(init).exists():
         raise InputError(f"--init must be one of {', '.join(INITS)}, or a model file. Got {init!r}.")
-    return relunmd.Decomposition.load(init)
+    model = relunmd.Decomposition.load(init)
+    if model.rank > rank:
+        raise InputError(f"--init must be a model of rank {rank} or less. {init} has rank {model.rank}.")
+    return model
 
 
 def _saved(d: "Decomposition", place: Path, output: str) -> str:
@@ -206,11 +279,9 @@ def _tell(d: "Decomposition", matrix: str, output: str, checkpoint: str | None, 
         click.echo(f"{output}: W {d.W.shape[0]} × {d.rank}, H {d.rank} × {d.H.shape[1]}, {d.W.dtype}")
     if interrupted:
         again = f"The same command goes on from {checkpoint}." if checkpoint else (
-            f"To go on from it, give --init {output} and another -o; with --checkpoint FILE a run goes on as it was."
+            f"To go on from it, give --init {output}; to resume a run as it was, --checkpoint FILE."
         )  # fmt: skip
         click.echo(f"Interrupted: the best so far is saved in {output}. {again}", err=True)
-    code = running.INTERRUPTED if interrupted else 1 if d.status is Status.FAILED else 0
-    click.get_current_context().exit(code)
 
 
 def _summary(d: "Decomposition", matrix: str, output: str, checkpoint: str | None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """`relunmd info` and `relunmd convert`: what a file is, and the same matrix in another."""
 
 import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,9 @@ Examples:
   relunmd info digits.npy --json"""
 )
 @click.argument("file", type=click.Path())
-@running.array_option
+@running.matrix_options
 @running.json_option
-def info(file: str, array: str | None, as_json: bool) -> None:
+def info(file: str, array: str | None, names: str | None, as_json: bool) -> None:
     """Tell what a file holds.
 
     Of a matrix: its shape, zeros, range and memory, and what would suit it. Of a model: how it was made and how good it
@@ -32,69 +33,80 @@ def info(file: str, array: str | None, as_json: bool) -> None:
     """
     from relunmd.archive import kind_of
 
+    running.check_input(file)
     kind = kind_of(Path(file))
-    facts = {"model": _of_model, "checkpoint": _of_checkpoint}[kind](file) if kind else _of_matrix(file, array)
+    if kind is None:
+        with running.working(f"reading {file}", as_json):
+            facts = _of_matrix(file, array, names)
+    else:
+        facts = {"model": _of_model, "checkpoint": _of_checkpoint}[kind](file)
     if as_json:
         import json
 
-        click.echo(json.dumps(facts, ensure_ascii=False))
+        click.echo(json.dumps(facts, ensure_ascii=False, allow_nan=False))
         return
-    width = max(len(name) for name in facts)
-    for name, value in facts.items():
-        lines = value if isinstance(value, list) and value and isinstance(value[0], str) else [_told(value)]
+    told = {name: _told(name, value) for name, value in facts.items() if value not in (None, "", [])}
+    width = max(len(name) for name in told)
+    for name, lines in told.items():
         for number, line in enumerate(lines):
             click.echo(f"{name.replace('_', ' ') if number == 0 else '':{width}}  {running.spoken(line)}")
 
 
-def _told(value: Any) -> str:
-    if isinstance(value, list):
-        return " × ".join(str(part) for part in value)
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {part}" for name, part in value.items()) or "none"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def _of_matrix(file: str, array: str | None) -> dict[str, Any]:
+def _told(name: str, value: Any) -> list[str]:
+    """A fact in words, one line or several."""
     from relunmd.memory import human_bytes
+
+    if name == "zeros":
+        return [f"{100 * value:.4g} %"]
+    if name == "memory":
+        return [", ".join(f"{human_bytes(size)} {what.replace('_', ' ')}" for what, size in value.items())]
+    if name == "shape":
+        return [" × ".join(map(str, value))]
+    if isinstance(value, list):
+        return value
+    if isinstance(value, dict):
+        return [", ".join(f"{key} {part}" for key, part in value.items()) or "none"]
+    return [f"{value:.6g}" if isinstance(value, float) else str(value)]
+
+
+def _of_matrix(file: str, array: str | None, names: str | None) -> dict[str, Any]:
     from relunmd.readers import open_matrix
     from relunmd.survey import survey
 
-    with open_matrix(file, array) as opened:
+    with open_matrix(file, array, names) as opened:
         found = survey(opened.X)
-    facts: dict[str, Any] = {"file": file, "format": opened.format}
-    if opened.entry.name:
-        facts["array"] = opened.entry.name
-    others = [str(entry) for entry in opened.entries if entry is not opened.entry]
-    if others:
-        facts["other_arrays"] = others
-    facts |= {
+    rank = found.suggested_rank
+    chosen = ["--array", opened.entry.name] if len(opened.entries) > 1 else []
+    said = ["--names", names] if names is not None else []
+    command = ["relunmd", "fit", file, *chosen, *said, "--rank", str(rank), "-o", "model.npz"]
+    return {
+        "file": file,
+        "format": opened.format,
+        "array": opened.entry.name or None,
+        "other_arrays": [str(entry) for entry in opened.entries if entry is not opened.entry],
+        "note": opened.entry.note or None,
         "shape": list(found.shape),
         "dtype": found.dtype,
         "stored": opened.entry.stored,
         "nonzeros": found.nonzeros,
-        "zeros": f"{100 * found.zeros:.4g} %",
+        "zeros": found.zeros,
+        "negatives": found.negatives or None,
+        "not_finite": found.not_finite or None,
         "smallest": None if math.isnan(found.smallest) else found.smallest,
         "largest": None if math.isnan(found.largest) else found.largest,
         "norm": found.norm,
-        "memory": f"{human_bytes(found.nbytes)} as it is; {human_bytes(found.dense_nbytes)} as an array, "
-        f"{human_bytes(found.sparse_nbytes)} sparse",
+        "memory": {"as_it_is": found.nbytes, "as_an_array": found.dense_nbytes, "sparse": found.sparse_nbytes}
+        | ({} if found.obstacle else {"more_for_a_fit": found.fit_nbytes(rank)}),
+        "decomposable": found.obstacle is None,
         "advice": found.advice(),
+        "to_begin_with": None if found.obstacle else shlex.join(command),
     }
-    if not found.obstacle:
-        rank = found.suggested_rank
-        facts["to_begin_with"] = (
-            f"relunmd fit {file} --rank {rank} -o model.npz  (takes about {human_bytes(found.fit_nbytes(rank))} of "
-            f"memory{'' if opened.entry.lazy else ' besides the matrix'})"
-        )
-    return facts
 
 
 def _of_model(file: str) -> dict[str, Any]:
     import relunmd
-    from relunmd.memory import human_bytes
 
     d = relunmd.Decomposition.load(file)
-    numbers = d.W.size + d.H.size
     facts: dict[str, Any] = {
         "file": file,
         "format": "relunmd model",
@@ -105,16 +117,22 @@ def _of_model(file: str) -> dict[str, Any]:
         "algorithm": d.algorithm,
         "settings": dict(d.settings),
         "init": d.init,
-        "iterations": f"{d.n_iter}, the best of them {d.best_iter}",
+        "iterations": d.n_iter,
+        "best_iteration": d.best_iter,
         "seconds": d.time,
-        "status": f"{d.status.name}: {running.spoken(d.message)}",
-        "memory": human_bytes(d.W.nbytes + d.H.nbytes),
+        "status": d.status.name,
+        "message": running.spoken(d.message),
+        "memory": {"for_W_and_H": d.W.nbytes + d.H.nbytes},
+        "numbers": d.W.size + d.H.size,
     }
     if d.fingerprint is not None:
         X = d.fingerprint
-        zeros = 1 - X.nonzeros / (X.shape[0] * X.shape[1])
-        facts["of_a_matrix"] = f"{X.dtype}, {100 * zeros:.4g} % zeros, norm {X.squares**0.5:.6g}"
-        facts["numbers"] = f"{numbers} in W and H for {X.nonzeros} nonzeros, {X.nonzeros / numbers:.3g} to 1"
+        facts["of_a_matrix"] = {
+            "dtype": X.dtype,
+            "nonzeros": X.nonzeros,
+            "zeros": round(1 - X.nonzeros / (X.shape[0] * X.shape[1]), 6),
+            "norm": X.squares**0.5,
+        }
     return facts
 
 
@@ -134,10 +152,12 @@ Examples:
 @click.argument("source", metavar="IN", type=click.Path())
 @click.argument("target", metavar="OUT", type=click.Path())
 @click.option("--sparse", is_flag=True, help="Leave the zeros out, in .npz, .mtx, .mat, .h5 or .zarr.")
-@running.array_option
+@running.matrix_options
 @running.force_option
 @running.quiet_option
-def convert(source: str, target: str, sparse: bool, array: str | None, force: bool, quiet: bool) -> None:
+def convert(
+    source: str, target: str, sparse: bool, array: str | None, names: str | None, force: bool, quiet: bool
+) -> None:
     """Write the matrix in IN to OUT, in the form that OUT's name ends in.
 
     Endings: .npy, .npz, .mtx, .mat, .csv, .tsv, .mtx.gz, .csv.gz, .tsv.gz, .parquet, .h5, .hdf5, .zarr. A sparse
@@ -150,9 +170,11 @@ def convert(source: str, target: str, sparse: bool, array: str | None, force: bo
     from relunmd.validation import check_matrix
     from relunmd.writers import Parts, check_suffix, write_matrix
 
+    running.check_input(source)
     place = running.check_output(target, force, source)
-    check_suffix(place)
-    with open_matrix(source, array) as opened:
+    check_suffix(place, sparse)
+    with open_matrix(source, array, names) as opened, running.working(f"writing {target}", quiet):
+        running.tell_note(opened, source, quiet)
         matrix = check_matrix(opened.X)
 
         def parts() -> "Iterator[Any]":

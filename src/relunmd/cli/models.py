@@ -29,7 +29,7 @@ Examples:
 @click.argument("matrix", metavar="INPUT", type=click.Path())
 @click.option("--output", "-o", required=True, metavar="OUT", type=click.Path(), help="W, as .npy, .csv, .h5, …")
 @running.threads_option
-@running.array_option
+@running.matrix_options
 @running.force_option
 @running.json_option
 @running.quiet_option
@@ -39,6 +39,7 @@ def transform(
     output: str,
     threads: int | None,
     array: str | None,
+    names: str | None,
     force: bool,
     as_json: bool,
     quiet: bool,
@@ -50,12 +51,18 @@ def transform(
     """
     import relunmd
     from relunmd.readers import open_matrix
+    from relunmd.validation import check_matrix
     from relunmd.writers import Parts, check_suffix, write_matrix
 
+    running.check_input(matrix)
     place = running.check_output(output, force, model, matrix)
     check_suffix(place)
     d = relunmd.Decomposition.load(model)
-    with open_matrix(matrix, array) as opened:
+    with open_matrix(matrix, array, names) as opened, running.working("fitting rows", quiet):
+        running.tell_note(opened, matrix, quiet)
+        shape = check_matrix(opened.X).shape
+        if shape[1] != d.shape[1]:
+            raise InputError(f"{matrix} must have the {d.shape[1]} columns that {model} is of. It has {shape[1]}.")
         found = relunmd.fit_rows(opened.X, d.H, penalty=_penalty(d), dtype=d.H.dtype, n_jobs=threads)
     write_matrix(place, Parts.of(found.W))
     rows = len(found.W)
@@ -100,7 +107,7 @@ def reconstruct(
     from relunmd.writers import Parts, check_suffix, write_matrix
 
     place = running.check_output(output, force, model)
-    check_suffix(place)
+    check_suffix(place, sparse)
     d = relunmd.Decomposition.load(model)
     chosen = _rows(rows, len(d.W))
     shape = len(chosen), d.H.shape[1]

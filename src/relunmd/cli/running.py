@@ -16,8 +16,23 @@ from relunmd.errors import FileError, InputError, RelunmdError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Commands", "array_option", "check_output", "console", "force_option", "interruptible_not", "json_option",
-           "quiet_option", "spoken", "threads_option"]  # fmt: skip
+    from relunmd.readers import Opened
+
+__all__ = [
+    "Commands",
+    "Presses",
+    "check_input",
+    "check_output",
+    "console",
+    "force_option",
+    "json_option",
+    "matrix_options",
+    "quiet_option",
+    "spoken",
+    "tell_note",
+    "threads_option",
+    "working",
+]
 
 INTERRUPTED = 130
 _REFUSED = 2
@@ -74,6 +89,8 @@ def spoken(message: str) -> str:
     """
     line = " ".join(message.split())
     line = re.sub(rf"\b({'|'.join(_OPTIONS)})\b", lambda found: _OPTIONS[found[0]], line)
+    line = re.sub(r"^(rank|tol|dtype|init|checkpoint|ridge|names) must", r"--\1 must", line)
+    line = line.replace("array=NAME", "--array NAME")
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
 
@@ -116,18 +133,43 @@ def _told_to_end() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+class Presses:
+    """Ctrl-C in a run: raised while there is nothing to save, and noted from then on, however often it is pressed.
+
+    While X is looked at, the library listens itself; this is for the time between, and for that of saving.
+    """
+
+    deferrable = True
+
+    def __init__(self) -> None:
+        self.something_to_save = self.heard = False
+
+    def __call__(self, number: int, frame: object) -> None:
+        if not self.something_to_save:
+            raise KeyboardInterrupt
+        self.heard = True
+
+    def __enter__(self) -> "Presses":
+        self._before: Any = None
+        with suppress(ValueError):  # Not the main thread.
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                self._before = signal.signal(signal.SIGINT, self)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        if self._before is not None:  # Once heard, it is not to end the rest, which takes moments.
+            signal.signal(signal.SIGINT, signal.SIG_IGN if self.heard else self._before)
+
+
 @contextmanager
-def interruptible_not() -> Iterator[None]:
-    """Ctrl-C is not heard while a result is being saved."""
-    try:
-        before = signal.signal(signal.SIGINT, lambda *_: None)
-    except ValueError:
+def working(what: str, quiet: bool) -> Iterator[None]:
+    """Says on a terminal, and only there, that something is going on."""
+    shown = None if quiet else console()
+    if shown is None or not shown.is_terminal or shown.is_dumb_terminal:
         yield
         return
-    try:
+    with shown.status(what):
         yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def console() -> "Console":
@@ -135,6 +177,18 @@ def console() -> "Console":
     from rich.console import Console
 
     return Console(stderr=True, highlight=False)
+
+
+def check_input(path: str) -> None:
+    """Whether there is a file, which is asked before anything else."""
+    if path not in ("-", "/dev/stdin") and not Path(path).exists():
+        raise FileError(f"There is no file {path}.")
+
+
+def tell_note(opened: "Opened", path: str, quiet: bool) -> None:
+    """Say what of a file was left out."""
+    if opened.entry.note and not quiet:
+        click.echo(f"{path}: {spoken(opened.entry.note)}; --names tells otherwise.", err=True)
 
 
 def check_output(output: str, force: bool, *inputs: str) -> Path:
@@ -146,7 +200,7 @@ def check_output(output: str, force: bool, *inputs: str) -> Path:
     place = check_path("The output", output)
     for given in inputs:
         if Path(given).resolve() == place.resolve():
-            raise InputError(f"The output must be another file than the input. Got {output} for both.")
+            raise InputError(f"The output must be another file than {given}.")
     if not place.parent.is_dir():
         raise InputError(f"The output must be in a folder that is there. Got {place}.")
     if not os.access(place.parent, os.W_OK):
@@ -158,12 +212,18 @@ def check_output(output: str, force: bool, *inputs: str) -> Path:
     return place
 
 
-def array_option(command: Command) -> Command:
-    return click.option("--array", metavar="NAME", help="Which array, where the file holds several.")(command)
+def matrix_options(command: Command) -> Command:
+    """How a matrix is read."""
+    names = click.option(
+        "--names",
+        type=click.Choice(["none", "columns", "rows", "both"]),
+        help="In a text table: what the first line and column name; found out if not given.",
+    )
+    return click.option("--array", metavar="NAME", help="Which array, if the file holds several.")(names(command))
 
 
 def force_option(command: Command) -> Command:
-    return click.option("--force", is_flag=True, help="Replace what is at the output's place.")(command)
+    return click.option("--force", is_flag=True, help="Overwrite the output if it exists.")(command)
 
 
 def json_option(command: Command) -> Command:
@@ -175,4 +235,5 @@ def quiet_option(command: Command) -> Command:
 
 
 def threads_option(command: Command) -> Command:
-    return click.option("--threads", type=int, metavar="N", help="Number of threads; all cores if not given.")(command)
+    kind = click.IntRange(min=1)
+    return click.option("--threads", type=kind, metavar="N", help="Number of threads; all cores if not given.")(command)

@@ -21,8 +21,9 @@ class Entry:
     name : "" where the file holds nothing else
     shape, dtype : of the array; the dtype by its name, or a word for what else it is
     load : gives it: an array, a memory map, a sparse matrix, or what reads itself row by row
-    stored : "array", or how a sparse matrix is stored
+    stored : "array", or how else it is stored
     lazy : whether `load` leaves the numbers in the file
+    note : what else is to be told of it, in a few words
     """
 
     name: str
@@ -31,6 +32,7 @@ class Entry:
     load: Callable[[], Any]
     stored: str = "array"
     lazy: bool = False
+    note: str = ""
 
     @property
     def suits(self) -> bool:
@@ -73,7 +75,4 @@ def chosen(place: Path, entries: Sequence[Entry], name: str | None, usual: Seque
         return entries[0]  # Whoever takes it says what is wrong with it.
     if not candidates:
         raise FileError(f"{place} must hold a matrix of numbers with two dimensions. It holds {listing(entries)}.")
-    raise InputError(
-        f"{place} holds several matrices; say which with --array NAME (in Python: array=NAME). "
-        f"It holds {listing(candidates)}."
-    )
+    raise InputError(f"{place} holds several matrices; say which with array=NAME. It holds {listing(candidates)}.")

@@ -10,13 +10,14 @@ from typing import Any
 
 from relunmd.errors import FileError, InputError, RelunmdError
 from relunmd.files import check_path
-from relunmd.readers import hdf5, idx, images, matlab, matrix_market, numpy_files, tables, zarr_stores
+from relunmd.readers import hdf5, idx, images, matlab, matrix_market, numpy_files, parquet, text, zarr_stores
 from relunmd.readers.bounds import Bounds, is_packed, unpacked
 from relunmd.readers.contents import Entry, chosen
 
 __all__ = ["Opened", "open_matrix"]
 
 _BEGINNING = 1 << 10
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
 @dataclass(frozen=True)
@@ -25,29 +26,26 @@ class _Format:
 
     name: str
     suffixes: tuple[str, ...]
-    entries: Callable[[Path, Bounds, ExitStack], list[Entry]]
+    entries: Callable[[Path, Bounds], list[Entry]] | None = None
+    """None for those that need more than that."""
     packed: bool = False
     """Whether it may come packed by gzip."""
     usual: tuple[str, ...] = ()
     """What X is called in it."""
 
 
-def _plain(entries: Callable[[Path, Bounds], list[Entry]]) -> Callable[[Path, Bounds, ExitStack], list[Entry]]:
-    return lambda place, bounds, _: entries(place, bounds)
-
-
-_NPY = _Format("NumPy array", (".npy",), _plain(numpy_files.npy_entries))
-_NPZ = _Format("NumPy archive", (".npz",), _plain(numpy_files.npz_entries))
-_MTX = _Format("Matrix Market", (".mtx",), _plain(matrix_market.matrix_market_entries), packed=True)
-_MAT_5 = _Format("MATLAB, version 5 to 7", (".mat",), _plain(matlab.matlab_5_entries))
-_MAT_7_3 = _Format("MATLAB, version 7.3", (".mat",), _plain(matlab.matlab_7_3_entries))
-_TEXT = _Format("text table", (".csv", ".tsv", ".txt"), _plain(tables.text_entries), packed=True)
-_PARQUET = _Format("Parquet", (".parquet", ".pq"), _plain(tables.parquet_entries))
-_HDF5 = _Format("HDF5", (".h5", ".hdf5", ".hdf"), hdf5.hdf5_entries)
-_H5AD = _Format("AnnData", (".h5ad",), hdf5.hdf5_entries, usual=("X",))
-_IDX = _Format("IDX", (".idx", "-ubyte"), _plain(idx.idx_entries), packed=True)
-_ZARR = _Format("Zarr", (".zarr",), _plain(zarr_stores.zarr_entries))
-_IMAGES = _Format("folder of images", (), _plain(images.image_entries))
+_NPY = _Format("NumPy array", (".npy",), numpy_files.npy_entries)
+_NPZ = _Format("NumPy archive", (".npz",), numpy_files.npz_entries)
+_MTX = _Format("Matrix Market", (".mtx",), matrix_market.matrix_market_entries, packed=True)
+_MAT_5 = _Format("MATLAB, version 5 to 7", (".mat",), matlab.matlab_5_entries)
+_MAT_7_3 = _Format("MATLAB, version 7.3", (".mat",), matlab.matlab_7_3_entries)
+_TEXT = _Format("text table", (".csv", ".tsv", ".txt"), packed=True)
+_PARQUET = _Format("Parquet", (".parquet", ".pq"), parquet.parquet_entries)
+_HDF5 = _Format("HDF5", (".h5", ".hdf5", ".hdf"))
+_H5AD = _Format("AnnData", (".h5ad",), usual=("X",))
+_IDX = _Format("IDX", (".idx", "-ubyte"), idx.idx_entries, packed=True)
+_ZARR = _Format("Zarr", (".zarr",), zarr_stores.zarr_entries)
+_IMAGES = _Format("folder of images", (), images.image_entries)
 
 _FORMATS = (_NPY, _NPZ, _MTX, _MAT_5, _MAT_7_3, _TEXT, _PARQUET, _HDF5, _H5AD, _IDX, _ZARR, _IMAGES)
 _KNOWN = (
@@ -77,7 +75,7 @@ class Opened:
 
 
 @contextmanager
-def open_matrix(path: str | os.PathLike[str], array: str | None = None) -> Iterator[Opened]:
+def open_matrix(path: str | os.PathLike[str], array: str | None = None, names: str | None = None) -> Iterator[Opened]:
     """Open a matrix file of any known kind.
 
     What a file is, is told by its content first and by its name second; gzip is seen through.
@@ -86,6 +84,8 @@ def open_matrix(path: str | os.PathLike[str], array: str | None = None) -> Itera
     ----------
     path : a file, a Zarr store, or a folder of grey images of one size
     array : the name of an array, where a file holds several; in HDF5 and Zarr with its groups, "layers/counts"
+    names : of a text table, whether its first line names "columns", its first column "rows", "both" or "none"; if None
+        it is found out (`Opened.entry.note` says what was left out)
 
     Yields
     ------
@@ -117,16 +117,30 @@ def open_matrix(path: str | os.PathLike[str], array: str | None = None) -> Itera
     >>> opened.format, d.shape
     ('NumPy array', (10, 10))
     """
+    if str(path) in ("-", "/dev/stdin"):
+        raise InputError("A matrix must be in a file. Got the standard input; write it to a file first.")
     place = check_path("path", path)
     with ExitStack() as stack:
         with _told(place), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Of what odd headers mean; what counts is said.
             form = _recognised(place)
             bounds = Bounds(place, _stored_bytes(place))
-            entries = form.entries(place, bounds, stack)
+            entries = _entries(form, place, bounds, names, stack)
             entry = chosen(place, entries, array, form.usual)
             X = entry.load()
         yield Opened(place, form.name, entry, tuple(entries), X)
+
+
+def _entries(form: _Format, place: Path, bounds: Bounds, names: str | None, stack: ExitStack) -> list[Entry]:
+    """What a file of that kind holds; it stays open as long as the stack where it is read later."""
+    if names is not None and (form is not _TEXT or names not in text.NAMES):
+        allowed = f"one of {', '.join(text.NAMES)}" if form is _TEXT else f"left out for a {form.name} file"
+        raise InputError(f"names must be {allowed}. Got {names!r}.")
+    if form is _TEXT:
+        return text.text_entries(place, bounds, names)
+    if form.entries is None:
+        return hdf5.hdf5_entries(place, bounds, stack)
+    return form.entries(place, bounds)
 
 
 @contextmanager
@@ -170,6 +184,8 @@ def _recognised(place: Path) -> _Format:
     if place.stat().st_size == 0:
         raise FileError(f"{place} is empty.")
     name = place.name.lower()
+    if name.endswith(_SPREADSHEETS):
+        raise FileError(f"{place} is a spreadsheet; save it as .csv first.")
     packed = is_packed(place)
     with unpacked(place, 1 << 22) as stream:
         beginning = stream.read(_BEGINNING)
@@ -208,7 +224,9 @@ def _by_content(place: Path, beginning: bytes, name: str) -> _Format | None:
     if name.endswith(".mat") and beginning[124:128] in (b"\x00\x01IM", b"\x01\x00MI"):
         return _MAT_5  # Its first 116 bytes may say anything.
     named = next((form for form in _FORMATS if name.endswith(form.suffixes or "\0")), None)
-    return _TEXT if named in (None, _TEXT) and tables.looks_like_text(beginning) else None
+    if named is _TEXT or (named is None and text.looks_like_table(beginning)):
+        return _TEXT if text.looks_like_text(beginning) else None
+    return None
 
 
 def _folder(place: Path) -> _Format:

@@ -1,0 +1,81 @@
+"""Parquet files: columns of numbers as one matrix, sparse if it is mostly zeros."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relunmd.errors import FileError, MissingDependencyError
+from relunmd.readers.bounds import Bounds
+from relunmd.readers.collected import Collected
+from relunmd.readers.contents import Entry
+
+__all__ = ["parquet_entries"]
+
+_INDEX = re.compile(r"__index_level_\d+__")
+_BATCH_BYTES = 1 << 25
+
+
+def parquet_entries(place: Path, bounds: Bounds) -> list[Entry]:
+    """The columns as one matrix, those that name the rows left out."""
+    try:
+        from pyarrow import parquet
+    except ImportError as reason:
+        raise MissingDependencyError(
+            f"{place} is a Parquet file; it needs pyarrow: pip install 'relunmd[parquet]'."
+        ) from reason
+    with parquet.ParquetFile(place) as file:
+        fields, left_out = _numeric(place, file.schema_arrow)
+        height = int(file.metadata.num_rows)
+    dtype = np.result_type(*(field.type.to_pandas_dtype() for field in fields))
+    shape = height, len(fields)
+    bounds.piecemeal(height * len(fields) * dtype.itemsize, f"its table of shape {shape}")
+
+    def load() -> Any:
+        rows = Collected()
+        batch_rows = max(1, _BATCH_BYTES // (len(fields) * dtype.itemsize))
+        with parquet.ParquetFile(place) as file:
+            for batch in file.iter_batches(batch_rows, columns=[field.name for field in fields], use_threads=False):
+                block = np.empty((batch.num_rows, len(fields)), dtype)
+                for at, column in enumerate(batch.columns):
+                    if column.null_count:
+                        raise FileError(f"{place} must have no missing values. Column {fields[at].name!r} has some.")
+                    block[:, at] = column.to_numpy(zero_copy_only=False)
+                rows.add(block)
+                bounds.memory(rows.nbytes + 4 * block.nbytes, "the rest of its table")
+        if rows.height != height:
+            raise FileError(f"{place} must have the {height} rows it tells. It has {rows.height}.")
+        return rows.whole()
+
+    note = (
+        f"the column{'s' * (len(left_out) > 1)} {', '.join(map(repr, left_out))} of names left out" if left_out else ""
+    )
+    return [Entry("", shape, str(dtype), load, "columns", note=note)]
+
+
+def _numeric(place: Path, schema: Any) -> tuple[list[Any], list[str]]:
+    """The columns of numbers, and the names of those that name the rows: Pandas' index, or a first one of words."""
+    from pyarrow import types
+
+    index = {name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)}
+    fields, left_out = [], []
+    for at, field in enumerate(schema):
+        kind = field.type
+        if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+            if field.name not in index and not _INDEX.fullmatch(field.name):
+                fields.append(field)
+            else:
+                left_out.append(field.name)
+        elif field.name in index or at == 0:
+            left_out.append(field.name)
+        else:
+            raise FileError(
+                f"{place} must have columns of numbers alone. Its column {field.name!r} has the type {kind}; leave it "
+                "out."
+            )
+    if not fields:
+        raise FileError(f"{place} must have columns of numbers. It has none.")
+    if len({field.name for field in fields}) < len(fields):
+        raise FileError(f"{place} must have columns of different names. Some of its columns have the same.")
+    return fields, left_out

@@ -1,0 +1,207 @@
+"""Tables in text: .csv, .tsv and others, packed or not.
+
+A first line and a first column of names are recognised and left out, and that is told. What is mostly zeros becomes a
+sparse matrix.
+"""
+
+import csv
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relunmd.errors import FileError
+from relunmd.readers.bounds import Bounds, text_length, unpacked
+from relunmd.readers.collected import Collected
+from relunmd.readers.contents import Entry
+
+__all__ = ["NAMES", "looks_like_table", "looks_like_text", "text_entries"]
+
+Array = NDArray[Any]
+NAMES = ("none", "columns", "rows", "both")
+"""What the first line and the first column may be said to be."""
+_CHUNK = 1 << 23
+_LONGEST_LINE = 1 << 26
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
+_DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
+_CORNERS = {"", "id", "ids", "idx", "index", "key", "label", "name", "names", "row", "rows", "sample", "unnamed: 0"}
+"""What stands above a column of names, even if these are numbers."""
+_MISSING = {"", "-", "?", "n/a", "na", "none", "null"}
+
+
+def looks_like_text(beginning: bytes) -> bool:
+    """Whether bytes can be those of a table in a text file."""
+    return bool(beginning) and b"\0" not in beginning and not any(byte < 9 or 13 < byte < 32 for byte in beginning)
+
+
+def looks_like_table(beginning: bytes) -> bool:
+    """Whether a text, of which nothing else tells what it is, has a line that is mostly numbers among its first two."""
+    lines = [line for line in beginning.decode("utf-8", "replace").splitlines() if line.strip()][:2]
+    cells = [re.split(r"[,;\s]+", line.strip()) for line in lines]
+    return any(2 * sum(map(_is_number, line)) >= len(line) for line in cells)
+
+
+def text_entries(place: Path, bounds: Bounds, names: str | None) -> list[Entry]:
+    """The table of a text file, which has to be read for that."""
+    text_length(place, bounds.text())  # Before the first number is made of it: that takes ten times as long.
+    layout, rows, above = None, Collected(), 0
+    with unpacked(place, bounds.text()) as stream:
+        for text in _pieces(place, stream):
+            lines = [line for line in text.split("\n") if _counts(line)]
+            if lines and layout is None:
+                layout = _Layout(place, lines, names)
+                lines = lines[1:] if layout.named_columns else lines
+            if lines and layout is not None:
+                block = layout.numbers(lines, text, above)
+                rows.add(block)
+                # Put together at the end, they are there twice.
+                bounds.memory(rows.nbytes + 4 * block.nbytes, "the rest of its table")
+            above += text.count("\n")
+    if layout is None or rows.height == 0:
+        raise FileError(f"{place} must be a table of numbers. It holds none.")
+    X = rows.whole()
+    return [Entry("", X.shape, str(X.dtype), lambda: X, "text", note=layout.note)]
+
+
+def _counts(line: str) -> bool:
+    return bool(line.strip()) and not line.startswith("#")
+
+
+def _pieces(place: Path, stream: IO[bytes]) -> Iterator[str]:
+    """The text, cut at ends of lines."""
+    left, above = b"", 0
+    while part := stream.read(_CHUNK):
+        left += part
+        end = left.rfind(b"\n") + 1
+        if end == 0 and len(left) > _LONGEST_LINE:
+            raise FileError(f"{place} must be a table of numbers. It has a line of more than {_LONGEST_LINE} bytes.")
+        if end:
+            yield _decoded(place, left[:end], above)
+            above += left.count(b"\n", 0, end)
+            left = left[end:]
+    if left:
+        yield _decoded(place, left, above)
+
+
+def _decoded(place: Path, raw: bytes, above: int) -> str:
+    try:
+        return raw.decode("utf-8-sig" if above == 0 else "utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as reason:
+        line = above + raw.count(b"\n", 0, reason.start) + 1
+        raise FileError(f"{place} must be text in UTF-8. Line {line} is not; save it as UTF-8.") from reason
+
+
+class _Layout:
+    """How the numbers of a text are laid out, told from its first two lines, or by the user."""
+
+    def __init__(self, place: Path, lines: list[str], names: str | None) -> None:
+        self._place = place
+        first = lines[0]
+        self._delimiter = next((mark for mark in ("\t", ";", ",") if mark in first), None)
+        cells = self._cells(first)
+        later = self._cells(lines[1]) if len(lines) > 1 else cells
+        self.named_columns, self._named_rows = _named(cells, later) if names is None else _as_said(names)
+        basis = later if self.named_columns else cells
+        self._ends = len(basis) > 1 and self._delimiter is not None and basis[-1] == "" and cells[-1] == ""
+        """Whether every line ends with a delimiter."""
+        self._count = len(basis)
+        self.width = len(basis) - self._named_rows - self._ends
+        if self.named_columns and len(cells) not in (len(later), len(later) - 1):
+            raise FileError(
+                f"{place} must be a table. Its first line has {len(cells)} cells and its second {len(later)}."
+            )
+
+    @property
+    def note(self) -> str:
+        """What was left out."""
+        parts = ["line"] * self.named_columns + ["column"] * self._named_rows
+        verb = "are names and are" if len(parts) > 1 else "is names and is"
+        return f"the first {' and the first '.join(parts)} {verb} left out" if parts else ""
+
+    def _cells(self, line: str) -> list[str]:
+        if self._delimiter is None:
+            return [quoted or plain for quoted, plain in re.findall(r'"([^"]*)"|(\S+)', line)]
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=self._delimiter, skipinitialspace=True))]
+
+    def numbers(self, lines: list[str], text: str, above: int) -> Array:
+        """The numbers of some lines of a text, of which so many are above; a FileError says where there is none."""
+        try:
+            block = np.loadtxt(
+                self._without_names(lines), np.float64, comments=None, delimiter=self._delimiter, quotechar='"', ndmin=2
+            )
+        except (ValueError, IndexError) as reason:
+            raise self._wrong(text, above) from reason
+        if block.shape != (len(lines), self.width):
+            raise self._wrong(text, above)
+        return block
+
+    def _without_names(self, lines: list[str]) -> list[str]:
+        """The lines without their first cell, and without a delimiter at their end."""
+        if self._ends:
+            lines = [line.rstrip()[:-1] if line.rstrip().endswith(str(self._delimiter)) else "" for line in lines]
+        if not self._named_rows:
+            return lines
+        return [self._without_name(line) for line in lines]
+
+    def _without_name(self, line: str) -> str:
+        if line.lstrip().startswith('"'):
+            cells = self._cells(line)[1:]
+            return " ".join(cells) if self._delimiter is None else self._delimiter.join(cells)
+        if self._delimiter is None:
+            return " ".join(line.split()[1:])
+        return line.partition(self._delimiter)[2]
+
+    def _wrong(self, text: str, above: int) -> FileError:
+        """What is wrong, by looking at the lines again one by one."""
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), above + 1) if _counts(line)]
+        if above == 0 and self.named_columns:
+            lines = lines[1:]
+        for number, line in lines:
+            cells = self._cells(line)
+            if len(cells) != self._count:
+                return FileError(
+                    f"{self._place} must have {self._count} cells in every line. Line {number} has {len(cells)}."
+                )
+            for column, cell in enumerate(
+                cells[self._named_rows : self._named_rows + self.width], 1 + self._named_rows
+            ):
+                if not _is_number(cell):
+                    what = repr(cell[:40]) if cell else "an empty cell"
+                    hint = " Write numbers with a decimal point." if _DECIMAL_COMMA.fullmatch(cell) else ""
+                    return FileError(
+                        f"{self._place} must be a table of numbers. Line {number}, cell {column} has {what}.{hint}"
+                    )
+        return FileError(f"{self._place} must be a table of numbers. Something after line {above + 1} is none.")
+
+
+def _named(cells: list[str], later: list[str]) -> tuple[bool, bool]:
+    """Whether the first line is names, and whether the first column is."""
+    corner = not _is_number(cells[0]) and cells[0].casefold() in _CORNERS
+    columns = corner or any(map(_is_word, cells[1:]))
+    columns = columns or (_is_word(cells[0]) and (not _is_word(later[0]) or _consecutive(cells[1:])))
+    # A corner that is left empty, or out (as R does), is above names too, even if these are numbers.
+    rows = len(later) > 1 and (_is_word(later[0]) or corner or (columns and len(cells) == len(later) - 1))
+    return columns, rows
+
+
+def _is_word(cell: str) -> bool:
+    """Whether a cell is a name: neither a number, nor one in another form, nor a missing one."""
+    return not (_is_number(cell) or _DECIMAL_COMMA.fullmatch(cell) or cell.casefold() in _MISSING)
+
+
+def _consecutive(cells: list[str]) -> bool:
+    """Whether three cells or more count 2001, 2002, 2003 …, as names do."""
+    whole = [int(cell) for cell in cells if cell.isdigit() and len(cell) < 10]
+    return len(whole) == len(cells) > 2 and all(after == before + 1 for before, after in pairwise(whole))
+
+
+def _as_said(names: str) -> tuple[bool, bool]:
+    return names in ("columns", "both"), names in ("rows", "both")
+
+
+def _is_number(cell: str) -> bool:
+    return _NUMBER.fullmatch(cell) is not None
