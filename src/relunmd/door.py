@@ -144,7 +144,7 @@ def decompose(
     random = check_random_state(random_state)
     threads = check_threads(n_jobs)
     file = check_checkpoint(checkpoint, checkpoint_every)
-    check_memory(A, float_type, method, start, len(starts), checkpoint=file is not None)
+    check_memory(A, float_type, rank, method, start, len(starts), checkpoint=file is not None)
     for needed in {float_type, wide_type(A, float_type)}:
         kernels.warm_up(needed)
     clock = Clock()

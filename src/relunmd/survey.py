@@ -193,4 +193,7 @@ def row_parts(source: Source) -> Iterator[tuple[slice, Any]]:
     height = max(1, _PART_BYTES // width // source.chunk_rows) * source.chunk_rows
     for start in range(0, m, height):
         rows = slice(start, min(m, start + height))
-        yield rows, source.read(rows)
+        part = source.read(rows)
+        if source.sparse:
+            part.sum_duplicates()  # Which a file may have.
+        yield rows, part

@@ -62,6 +62,8 @@ __all__ = [
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
 _OUR_STREAM = (2023,)
+_FACTORS, _LARGE = 10, 10**9
+"""How many arrays like W and H a run takes at least, and from how many bytes on it is asked for."""
 _TOL = "a number of at least 0 (which turns it off) and below 1"
 
 
@@ -327,10 +329,21 @@ def check_checkpoint(checkpoint: Any, every: Any) -> tuple[Path, float] | None:
 
 
 def check_memory(
-    X: Source, dtype: np.dtype[Any], algorithm: Algorithm[Any], init: Init, n_starts: int = 1, checkpoint: bool = False
+    X: Source,
+    dtype: np.dtype[Any],
+    rank: int,
+    algorithm: Algorithm[Any],
+    init: Init,
+    n_starts: int = 1,
+    checkpoint: bool = False,
 ) -> None:
     """Refuse what would not fit, before anything is allocated; where X takes less than they would, say so."""
     m, n = X.shape
+    factors = _FACTORS * n_starts * rank * (m + n) * dtype.itemsize
+    if factors > _LARGE:
+        memory.require(
+            factors, f"W and H for X of {m} × {n} at rank {rank}, with what goes with them,", "Lower the rank."
+        )
     kept = algorithm.dense_arrays * n_starts
     if checkpoint:  # What is being written cannot be written over.
         kept += (algorithm.dense_arrays + 1) // 2 * n_starts

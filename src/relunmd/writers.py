@@ -4,10 +4,13 @@ It comes as parts, some rows at a time; .npy, .csv, .tsv, .parquet, .h5 and .zar
 put them together first.
 """
 
+import errno
 import gzip
+import os
+import shutil
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +27,7 @@ __all__ = ["SUFFIXES", "Parts", "check_suffix", "write_matrix"]
 Array = NDArray[Any]
 _MOST_MATLAB = 2**31
 _CHUNK_BYTES = 2**20
+_MARGIN = 2**23
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,23 @@ class Parts:
         """An array in one part."""
         return cls((A.shape[0], A.shape[1]), A.dtype, False, iter([A]))
 
+    def usual(self) -> "Parts":
+        """The same in numbers that every format knows: half precision as float32, long doubles as float64."""
+        dtype = _usual(self.dtype)
+        return Parts(self.shape, dtype, self.sparse, (part.astype(dtype, copy=False) for part in self.parts))
+
+    def without_zeros(self) -> "Parts":
+        """The same as a sparse matrix."""
+        from scipy import sparse
+
+        if self.sparse:
+            return self
+        usual = self.usual()
+        return replace(usual, sparse=True, parts=map(sparse.csr_array, usual.parts))
+
     def arrays(self) -> Iterator[Array]:
-        """The parts as C-ordered arrays of this machine's numbers."""
-        for part in self.parts:
-            A = part.toarray() if self.sparse else part
-            yield np.ascontiguousarray(A, A.dtype.newbyteorder("="))
+        """The parts as C-ordered arrays."""
+        return (np.ascontiguousarray(part.toarray() if self.sparse else part) for part in self.parts)
 
     def together(self, place: Path) -> Any:
         """All rows: an array, or a csr_array."""
@@ -62,7 +78,7 @@ class Parts:
             f"An array of {self.shape[0]} × {self.shape[1]} for {place}",
             "To .npy, .h5 and .zarr it would be written a part at a time.",
         )
-        A, at = np.empty(self.shape, self.dtype.newbyteorder("=")), 0
+        A, at = np.empty(self.shape, self.dtype), 0
         for part in self.arrays():
             A[at : at + len(part)] = part
             at += len(part)
@@ -75,8 +91,10 @@ def write_matrix(place: Path, matrix: Parts) -> None:
     Memory: a part of it, or all of it for .npz (sparse), .mtx and .mat.
     """
     write = _WRITERS[check_suffix(place)]
+    matrix = matrix.usual()
     with writing(place):
         if write is _zarr:
+            matrix = replace(matrix, parts=_while_there_is_room(matrix.parts, place.parent))
             write_folder_beside(place, lambda folder: _zarr(folder, matrix))
         else:
             write_beside(place, lambda out: write(out, place, matrix))
@@ -99,6 +117,12 @@ def check_suffix(place: Path, sparse: bool = False) -> str:
     raise InputError(f"The name of the output must end in one of {', '.join(SUFFIXES)}. Got {place.name!r}.")
 
 
+def _usual(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+        return np.dtype(np.float32 if dtype.itemsize == 2 else np.float64)
+    return dtype.newbyteorder("=")
+
+
 def _import(module: str, what: str) -> Any:
     from importlib import import_module
 
@@ -109,8 +133,7 @@ def _import(module: str, what: str) -> Any:
 
 
 def _npy(out: IO[bytes], place: Path, matrix: Parts) -> None:
-    native = matrix.dtype.newbyteorder("=")
-    header = {"descr": np.lib.format.dtype_to_descr(native), "fortran_order": False, "shape": matrix.shape}
+    header = {"descr": np.lib.format.dtype_to_descr(matrix.dtype), "fortran_order": False, "shape": matrix.shape}
     np.lib.format.write_array_header_1_0(out, header)
     for part in matrix.arrays():
         out.write(part.reshape(-1).view(np.uint8).data)
@@ -167,7 +190,7 @@ def _packed(write: Callable[[IO[bytes], Path, Parts], None]) -> Callable[[IO[byt
 
 def _parquet(out: IO[bytes], place: Path, matrix: Parts) -> None:
     pyarrow, parquet = _import("pyarrow", "Parquet"), _import("pyarrow.parquet", "Parquet")
-    kind = pyarrow.from_numpy_dtype(matrix.dtype.newbyteorder("="))
+    kind = pyarrow.from_numpy_dtype(matrix.dtype)
     schema = pyarrow.schema([(str(column), kind) for column in range(matrix.shape[1])])
     with parquet.ParquetWriter(out, schema) as writer:
         for part in matrix.arrays():
@@ -176,7 +199,8 @@ def _parquet(out: IO[bytes], place: Path, matrix: Parts) -> None:
 
 def _hdf5(out: IO[bytes], place: Path, matrix: Parts) -> None:
     h5py = _import("h5py", "HDF5")
-    with h5py.File(out, "w") as file:
+    matrix = replace(matrix, parts=_while_there_is_room(matrix.parts, place.parent))
+    with h5py.File(out.name, "w") as file:
         if matrix.sparse:
             group = file.create_group("X")
             for name, length, dtype in (("data", 0, matrix.dtype), ("indices", 0, np.int64)):
@@ -185,8 +209,16 @@ def _hdf5(out: IO[bytes], place: Path, matrix: Parts) -> None:
         else:
             rows = max(1, min(matrix.shape[0], _CHUNK_BYTES // (matrix.shape[1] * matrix.dtype.itemsize)))
             chunks = (rows, matrix.shape[1]) if matrix.shape[1] * matrix.dtype.itemsize < 2**31 else True
-            native = matrix.dtype.newbyteorder("=")
-            _fill(file.create_dataset("X", matrix.shape, native, chunks=chunks), matrix)
+            _fill(file.create_dataset("X", matrix.shape, matrix.dtype, chunks=chunks), matrix)
+
+
+def _while_there_is_room(parts: Iterator[Any], folder: Path) -> Iterator[Any]:
+    """The parts, as long as the disk can take them: if it cannot, HDF5 ends the process, and Zarr leaves tasks behind."""
+    for part in parts:
+        needed = _MARGIN + 2 * (part.data.nbytes + 8 * part.nnz if hasattr(part, "nnz") else part.nbytes)
+        if shutil.disk_usage(folder).free < needed:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        yield part
 
 
 def _zarr(folder: Path, matrix: Parts) -> None:
@@ -199,8 +231,7 @@ def _zarr(folder: Path, matrix: Parts) -> None:
         _fill_csr(group, matrix)
     else:
         rows = max(1, min(matrix.shape[0], 8 * _CHUNK_BYTES // (matrix.shape[1] * matrix.dtype.itemsize)))
-        native = matrix.dtype.newbyteorder("=")
-        _fill(store.create_array("X", shape=matrix.shape, dtype=native, chunks=(rows, matrix.shape[1])), matrix)
+        _fill(store.create_array("X", shape=matrix.shape, dtype=matrix.dtype, chunks=(rows, matrix.shape[1])), matrix)
 
 
 def _fill(stored: Any, matrix: Parts) -> None:

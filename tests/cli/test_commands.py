@@ -1,6 +1,7 @@
 """Each command in this process: what it writes, what it says, and how it refuses."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -106,7 +107,8 @@ class TestFit:
             ("fit X.npy -r 4 -o m.csv", "The model is a .npz file. Got m.csv"),
             ("fit X.npy -r 4", "Missing option '--output'"),
             ("fit X.npy -r 4 -o nowhere/m.npz", "in a folder that is there"),
-            ("fit X.npy -r 4 -o .", "which is a folder"),
+            ("fit X.npy -r 4 -o .", "not a folder that it is in"),
+            ("fit X.npy -r 4 -o folder", "which is a folder"),
             ("fit X.npy -r 4 -o X.npy --force", "another file than X.npy"),
             ("fit X.npy -r 4 --checkpoint m.npz -o m.npz", "another file than m.npz"),
             ("fit X.npy -r 4 --algorithm foo -o m.npz", "--algorithm must be one of auto, naive"),
@@ -126,6 +128,7 @@ class TestFit:
         ],
     )
     def test_what_is_wrong_gets_one_sentence(self, run, folder, words, said):
+        Path("folder").mkdir()
         done = run(words, code=2)
         assert said in done.stderr
         assert done.stderr.strip().splitlines()[-1].startswith("Error: ")
@@ -146,7 +149,7 @@ class TestFit:
             save(d, path)
 
         monkeypatch.setattr(relunmd.Decomposition, "save", refusing)
-        done = run(f"{FIT} --max-iter 3 -o m.npz")
+        done = run(f"{FIT} --max-iter 3 -o m.npz", code=1)
         place = re.search(r"the disk is full\. The model is saved in (\S+) instead", done.stderr).group(1)
         assert relunmd.Decomposition.load(place).n_iter == 3
         Path(place).unlink()
@@ -225,7 +228,9 @@ class TestReconstruct:
         run("reconstruct m.npz --sparse -o sparse.npz")
         np.testing.assert_allclose(sparse.load_npz("sparse.npz").toarray(), d.reconstruct(), atol=1e-13)
 
-    @pytest.mark.parametrize("rows", ["", "x", "120", "-121", "5:5", "0:9:0", "1,", "1:2:3:4", "9" * 30])
+    @pytest.mark.parametrize(
+        "rows", ["", "x", "120", "-121", "5:5", "0:9:0", "1,", "1:2:3:4", "9" * 30, "1 0:5", "1 2,3"]
+    )
     def test_rows_that_are_none(self, run, folder, rows):
         run(f"{FIT} --max-iter 1 -q -o m.npz")
         done = run("reconstruct", "m.npz", "--rows", rows, "-o", "some.npy", code=2)
@@ -280,6 +285,11 @@ class TestInfo:
         assert "relunmd checkpoint" in shown
         assert f"{d.error:.6g}" in shown
 
+    def test_paths_are_told_as_they_are(self, run, folder):
+        assert "There is no file max_iter/n_jobs.npy." in run("info max_iter/n_jobs.npy", code=2).stderr
+        Path("Größe  two.csv").write_text("1,2\n3,4\n")
+        assert json.loads(run("info", "Größe  two.csv", "--json").stdout)["file"] == "Größe  two.csv"
+
     def test_names_cannot_command_the_terminal(self, run, folder):
         np.savez("evil.npz", **{"\x1b[2Jname": np.eye(3), "other": np.eye(3)})
         done = run("info evil.npz", code=2)
@@ -299,6 +309,31 @@ class TestConvert:
 
     def test_what_cannot_be_sparse_is_told(self, run, folder):
         assert "A sparse matrix can be written to .npz" in run("convert X.npy Y.csv --sparse", code=2).stderr
+
+    def test_a_folder_is_not_replaced_unless_it_is_a_store(self, run, folder):
+        Path("a.zarr").mkdir()
+        Path("a.zarr/notes.txt").write_text("mine")
+        assert "which is a folder" in run("convert X.npy a.zarr --force", code=2).stderr
+        run("convert X.npy b.zarr -q")
+        Path("X.npy").rename("b.zarr/X.npy")
+        assert "not a folder that it is in" in run("convert b.zarr/X.npy b.zarr --force", code=2).stderr
+        assert Path("b.zarr/X.npy").exists()
+
+    def test_a_pipe_is_not_replaced(self, run, folder):
+        os.mkfifo("p.npy")
+        assert "a device or a pipe" in run("convert X.npy p.npy --force", code=2).stderr
+        assert Path("p.npy").is_fifo()
+
+    @pytest.mark.parametrize("dtype", ["f2", ">f4", "g"])
+    def test_numbers_of_other_kinds(self, run, folder, dtype):
+        X = np.array([[0.5, 1.25, 0], [2.75, 0, 3.5]], dtype)
+        np.save("h.npy", X)
+        for target in ("h.mtx", "h.csv", "h.parquet", "h.mat", "h.h5", "h.zarr"):
+            run(f"convert h.npy {target} -q")
+            with open_matrix(target) as opened:
+                np.testing.assert_array_equal(dense(opened.X), X)
+        run("convert h.npy s.npz --sparse -q")
+        np.testing.assert_array_equal(sparse.load_npz("s.npz").toarray(), X)
 
     def test_sparse_stays_sparse(self, run, folder):
         run("convert X.npy S.npz --sparse -q")

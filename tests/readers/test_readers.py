@@ -21,7 +21,8 @@ from scipy import sparse
 import relunmd
 from relunmd.errors import FileError, InputError, MissingDependencyError, RelunmdError
 from relunmd.readers import open_matrix
-from relunmd.survey import survey
+from relunmd.survey import row_parts, survey
+from relunmd.validation import check_matrix
 from tests.readers import samples
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +93,22 @@ class TestSeveral:
             with open_matrix(files / "a.h5ad", name) as opened:
                 np.testing.assert_array_equal(dense(opened.X), samples.X)
 
+    def test_which_was_taken_is_told(self, files, tmp_path):
+        with open_matrix(files / "a.npz") as opened:
+            assert opened.entry.note == "'X' is taken, of 2 arrays"
+        with open_matrix(files / "a.npz", "X") as opened:
+            assert opened.entry.note == ""
+
+    def test_annotated_data_without_an_x_that_can_be_used(self, tmp_path):
+        with h5py.File(tmp_path / "a.h5ad", "w") as file:
+            file["obsm/X_pca"] = np.eye(4)
+        with pytest.raises(InputError, match=r"no 'X'; say what to take .* 'obsm/X_pca'"):
+            open_matrix(tmp_path / "a.h5ad").__enter__()
+        with h5py.File(tmp_path / "a.h5ad", "a") as file:
+            file["X"] = np.eye(4) * 1j
+        with pytest.raises(FileError, match=r"'/X' .* must hold real numbers"):
+            open_matrix(tmp_path / "a.h5ad").__enter__()
+
     def test_of_matlab(self, tmp_path):
         scipy.io.savemat(tmp_path / "two.mat", {"A": np.eye(3), "B": sparse.eye_array(4).tocsc(), "name": "words"})
         with open_matrix(tmp_path / "two.mat", "B") as opened:
@@ -157,6 +174,8 @@ class TestText:
             "sample,2001,2002\nx,1,2\ny,3,4\n",
             '"text 1" 1 2\n"text 2" 3 4\n',
             '"a, b",1,2\nc,3,4\n',
+            'n,"a; b",b\n#1,1,2\nr2,3,4\n',
+            "gene a\tgene b\n1\t2\n3\t4\n",
         ],
     )
     def test_names_and_delimiters(self, tmp_path, text):
@@ -201,6 +220,11 @@ class TestText:
         with open_matrix(tmp_path / "a.csv") as opened:
             np.testing.assert_array_equal(dense(opened.X), samples.X)
 
+    def test_a_first_line_longer_than_a_piece(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("relunmd.readers.text._CHUNK", 64)
+        text = ",".join(f"a rather long name {j}" for j in range(20)) + "\n" + ("1" + ",0" * 19 + "\n") * 3
+        np.testing.assert_array_equal(self.read(tmp_path, text), np.eye(20)[[0, 0, 0]])
+
     def test_mostly_zeros_become_sparse_and_others_do_not(self, tmp_path):
         for share, kind in ((0.9, sparse.csr_array), (0.1, np.ndarray)):
             X = np.where(np.random.default_rng(0).random((40, 10)) < share, 0, 1.5)
@@ -221,6 +245,13 @@ class TestText:
             (",a,b\nx,1,2\n\ny,1,2,3\n", "3 cells in every line. Line 4 has 4"),
             (",a,b\nx,1,2\ny,1\n", "3 cells in every line. Line 3 has 2"),
             ("1,NA\n2,3\n", "Line 1, cell 2 has 'NA'"),
+            ("1,2\nTrue,2\n", "Line 2, cell 1 has 'True'"),
+            ("1,2\n0x10,2\n3,4\n", "Line 2, cell 1 has '0x10'"),
+            ("0x10,2\n3,4\n", "Line 1, cell 1 has '0x10'"),
+            ("1%,2\n3,4\n", "Line 1, cell 1 has '1%'"),
+            (",2,3\n4,5,6\n7,8,9\n", "Line 1, cell 1 has an empty cell"),
+            ("1,2\n3,4\n# the end,5\n", "Line 3, cell 1 has '# the end'"),
+            ("1 2\n3 4\n5 6 7\n", "2 cells in every line. Line 3 has 3"),
             ("1,,3\n2,3,4\n", "Line 1, cell 2 has an empty cell"),
             ("1,2\nNA,3\n", "Line 2, cell 1 has 'NA'"),
             ("1;2,5\n2;3\n", "Line 1, cell 2 has '2,5'. Write numbers with a decimal point"),
@@ -362,7 +393,113 @@ class TestImages:
             np.testing.assert_array_equal(opened.X, A.reshape(1, 4))
 
 
+class TestStored:
+    """What HDF5 and Zarr can hold besides the samples."""
+
+    @pytest.mark.parametrize("form", ["csr", "csc"])
+    @pytest.mark.parametrize("told", ["encoding-type", "h5sparse_format", "shape"])
+    def test_square_matrices_are_not_turned_round(self, tmp_path, form, told):
+        A = np.array([[0, 1, 2], [0, 0, 3], [4, 0, 0.0]])
+        S = getattr(sparse, f"{form}_array")(A)
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            group = file.create_group("X")
+            group["data"], group["indices"], group["indptr"] = S.data, S.indices, S.indptr
+            if told == "shape":  # As 10x Genomics has it, which is always by columns.
+                group["shape"] = S.shape
+                A = sparse.csc_array((S.data, S.indices, S.indptr), shape=S.shape).toarray()
+            else:
+                group.attrs["shape"], group.attrs[told] = S.shape, f"{form}_matrix"
+        with open_matrix(tmp_path / "a.h5") as opened:
+            (part,) = (part.toarray() for _, part in row_parts(check_matrix(opened.X)))
+        np.testing.assert_array_equal(part, A)
+
+    def test_half_precision_and_duplicates(self, tmp_path):
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            group = file.create_group("X")
+            group["data"], group["indices"] = np.array([1, 2, 3], "f2"), np.array([0, 0, 1])
+            group["indptr"], group.attrs["shape"] = np.array([0, 3]), (1, 2)
+        with open_matrix(tmp_path / "a.h5") as opened:
+            found = survey(opened.X)
+        assert (found.nonzeros, found.largest, found.norm) == (2, 3.0, pytest.approx(np.sqrt(18)))
+
+    def test_after_somebody_elses_bytes(self, tmp_path):
+        with h5py.File(tmp_path / "a.dat", "w", userblock_size=4096) as file:
+            file["X"] = samples.X
+        with open_matrix(tmp_path / "a.dat") as opened:
+            np.testing.assert_array_equal(dense(opened.X), samples.X)
+
+    def test_big_endian_among_others(self, tmp_path):
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file["X"], file["label"] = samples.X.astype(">f4"), np.arange(3)
+        with open_matrix(tmp_path / "a.h5") as opened:
+            np.testing.assert_array_equal(dense(opened.X), samples.X)
+
+
 class TestHostile:
+    @pytest.mark.parametrize("part", ["data", "indices", "indptr", None])
+    def test_links_to_other_files_are_not_followed(self, files, tmp_path, part):
+        """Their targets are there, and could be read."""
+        with h5py.File(tmp_path / "other.h5", "w") as other:
+            other["data"], other["indices"], other["indptr"] = np.ones(2), np.arange(2), np.arange(3)
+            other["X"] = np.eye(2)
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            if part is None:
+                file["X"] = h5py.ExternalLink("other.h5", "/X")
+            else:
+                group = file.create_group("X")
+                for name, values in (("data", np.ones(2)), ("indices", np.arange(2)), ("indptr", np.arange(3))):
+                    group[name] = h5py.ExternalLink("other.h5", f"/{name}") if name == part else values
+                group.attrs["shape"] = (2, 2)
+        with pytest.raises(FileError):
+            open_matrix(tmp_path / "a.h5").__enter__()
+
+    def test_columns_without_end(self, tmp_path):
+        (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate real general\n2 999999999999 1\n1 1 1.5\n")
+        with pytest.raises(FileError, match="would take"):
+            open_matrix(tmp_path / "a.mtx").__enter__()
+        out = sparse.csr_array(([1.0], [0], [0, 1, 1]), shape=(2, 2**33))
+        sparse.save_npz(tmp_path / "a.npz", out)
+        with pytest.raises(FileError, match="would take"):
+            open_matrix(tmp_path / "a.npz").__enter__()
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            group = file.create_group("X")
+            group["data"], group["indices"], group["indptr"] = out.data, out.indices, out.indptr
+            group.attrs["shape"] = (2, 10**12)
+        with pytest.raises(FileError, match="would take"):
+            open_matrix(tmp_path / "a.h5").__enter__()
+
+    def test_a_chunk_file_that_is_larger_than_its_chunk(self, tmp_path):
+        zarr.create_array(tmp_path / "a.zarr", data=np.ones((10, 10)), chunks=(10, 10))
+        (chunk,) = (file for file in (tmp_path / "a.zarr").rglob("0") if file.is_file())
+        chunk.write_bytes(bytes(2**18))
+        with pytest.raises(FileError, match="is damaged: it has 262144 bytes for a chunk"):
+            open_matrix(tmp_path / "a.zarr").__enter__()
+
+    def test_images_of_several_frames(self, tmp_path):
+        frames = [Image.new("L", (3, 3), shade) for shade in (1, 2)]
+        frames[0].save(tmp_path / "0.tif", save_all=True, append_images=frames[1:])
+        with pytest.raises(FileError, match=r"one image. It has 2 frames"):
+            open_matrix(tmp_path).__enter__()
+
+    @pytest.mark.parametrize(
+        ("name", "content"), [("a-idx3-ubyte", struct.pack(">HBBIII", 0, 8, 3, 0, 4, 5)), ("5²5.png", b"nothing")]
+    )
+    def test_nothing_in_it(self, tmp_path, name, content):
+        (tmp_path / name).write_bytes(content)
+        place = tmp_path if name.endswith("png") else tmp_path / name
+        with pytest.raises(RelunmdError) as caught, open_matrix(place) as opened:
+            check_matrix(opened.X)
+        assert "invalid literal" not in str(caught.value)
+        assert "reshape" not in str(caught.value)
+
+    def test_parquet_without_rows_or_columns(self, tmp_path):
+        pq.write_table(pa.table({"x": pa.array([], pa.float64())}), tmp_path / "a.parquet")
+        with pytest.raises(FileError, match="no rows"):
+            open_matrix(tmp_path / "a.parquet").__enter__()
+        pq.write_table(pa.table({}), tmp_path / "a.parquet")
+        with pytest.raises(FileError, match=r"columns of numbers. It has none"):
+            open_matrix(tmp_path / "a.parquet").__enter__()
+
     def test_a_parquet_file_with_words(self, tmp_path):
         place = tmp_path / "a.parquet"
         pq.write_table(pa.table({"x": [1.0, 2.0], "name": ["a", "b"]}), place)

@@ -201,13 +201,13 @@ def fit(
                     checkpoint_every=checkpoint_every,
                 )
         presses.heard = presses.heard or d.status is relunmd.Status.INTERRUPTED
-        output = _saved(d, place, output)
+        output, elsewhere = _saved(d, place, output)
         _tell(d, matrix, output, checkpoint, as_json, quiet)
         if ridge > 0 and d.best_iter == 0 < d.n_iter:
             click.echo("Warning: no iteration was better than the start; a smaller --ridge may be.", err=True)
         if target_error is not None and d.status is not relunmd.Status.TARGET and not quiet:
             click.echo(f"--target-error {target_error:g} was not reached.", err=True)
-    code = {relunmd.Status.INTERRUPTED: running.INTERRUPTED, relunmd.Status.FAILED: 1}.get(d.status, 0)
+    code = {relunmd.Status.INTERRUPTED: running.INTERRUPTED, relunmd.Status.FAILED: 1}.get(d.status, int(elsewhere))
     click.get_current_context().exit(code)
 
 
@@ -250,8 +250,8 @@ def _start(init: str, rank: int) -> "str | Decomposition":
     return model
 
 
-def _saved(d: "Decomposition", place: Path, output: str) -> str:
-    """Save the model; where that fails, somewhere else: hours may have gone into it."""
+def _saved(d: "Decomposition", place: Path, output: str) -> tuple[str, bool]:
+    """Save the model; where that fails, somewhere else: hours may have gone into it. Says where, and whether it was."""
     import tempfile
 
     try:
@@ -260,8 +260,8 @@ def _saved(d: "Decomposition", place: Path, output: str) -> str:
         refuge = Path(tempfile.mkdtemp(prefix="relunmd-")) / place.name
         d.save(refuge)
         click.echo(f"Warning: {running.spoken(str(reason))} The model is saved in {refuge} instead.", err=True)
-        return str(refuge)
-    return output
+        return str(refuge), True
+    return output, False
 
 
 def _tell(d: "Decomposition", matrix: str, output: str, checkpoint: str | None, as_json: bool, quiet: bool) -> None:
@@ -271,7 +271,7 @@ def _tell(d: "Decomposition", matrix: str, output: str, checkpoint: str | None, 
     if as_json:
         import json
 
-        click.echo(json.dumps(_summary(d, matrix, output, checkpoint), ensure_ascii=False))
+        click.echo(json.dumps(_summary(d, matrix, output, checkpoint)))
     elif not quiet:
         unit = "iteration" if d.n_iter == 1 else "iterations"
         why = "" if interrupted else f" {running.spoken(d.message)}"

@@ -3,14 +3,11 @@
 import math
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from relunmd.cli import running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 __all__ = ["convert", "info"]
 
@@ -43,7 +40,7 @@ def info(file: str, array: str | None, names: str | None, as_json: bool) -> None
     if as_json:
         import json
 
-        click.echo(json.dumps(facts, ensure_ascii=False, allow_nan=False))
+        click.echo(json.dumps(facts, allow_nan=False))
         return
     told = {name: _told(name, value) for name, value in facts.items() if value not in (None, "", [])}
     width = max(len(name) for name in told)
@@ -177,12 +174,7 @@ def convert(
         running.tell_note(opened, source, quiet)
         matrix = check_matrix(opened.X)
 
-        def parts() -> "Iterator[Any]":
-            from scipy.sparse import csr_array
-
-            for _, part in row_parts(matrix):
-                yield csr_array(part) if sparse and not matrix.sparse else part
-
-        write_matrix(place, Parts(matrix.shape, np.dtype(matrix.dtype), sparse or matrix.sparse, parts()))
+        whole = Parts(matrix.shape, np.dtype(matrix.dtype), matrix.sparse, (part for _, part in row_parts(matrix)))
+        write_matrix(place, whole.without_zeros() if sparse else whole)
     if not quiet:
         click.echo(f"{target}: {matrix.shape[0]} × {matrix.shape[1]}, {matrix.dtype}")

@@ -72,7 +72,7 @@ def transform(
         import json
 
         told = {"model": model, "input": matrix, "output": output, "rows": rows, "rank": d.rank, "error": found.error}
-        click.echo(json.dumps(told | {"not_converged": found.limited}, ensure_ascii=False))
+        click.echo(json.dumps(told | {"not_converged": found.limited}))
     elif not quiet:
         click.echo(f"{output}: {rows} × {d.rank}, error {found.error:.6g}")
 
@@ -115,18 +115,12 @@ def reconstruct(
     def parts() -> "Iterator[Any]":
         height = max(1, _PART_BYTES // (shape[1] * d.H.itemsize))
         for start in range(0, shape[0], height):
-            part = d.reconstruct(np.asarray(chosen[start : start + height]), relu=not latent)
-            yield _without_zeros(part) if sparse else part
+            yield d.reconstruct(np.asarray(chosen[start : start + height]), relu=not latent)
 
-    write_matrix(place, Parts(shape, np.dtype(d.H.dtype), sparse, parts()))
+    whole = Parts(shape, np.dtype(d.H.dtype), False, parts())
+    write_matrix(place, whole.without_zeros() if sparse else whole)
     if not quiet:
         click.echo(f"{output}: {shape[0]} × {shape[1]}")
-
-
-def _without_zeros(part: Any) -> Any:
-    from scipy.sparse import csr_array
-
-    return csr_array(part)
 
 
 def _rows(text: str | None, count: int) -> range | list[int]:
@@ -137,13 +131,13 @@ def _rows(text: str | None, count: int) -> range | list[int]:
     """
     if text is None:
         return range(count)
-    if re.fullmatch(r"(-?\d{1,18})?:(-?\d{1,18})?(:-?\d{1,18})?", text.replace(" ", "")):
+    if re.fullmatch(r"(-?\d{1,18})?:(-?\d{1,18})?(:-?\d{1,18})?", text):
         parts = [int(part) if part.strip() else None for part in text.split(":")]
         if len(parts) < 3 or parts[2] != 0:
             found: range | list[int] = range(count)[slice(*parts)]
             if len(found):
                 return found
-    elif re.fullmatch(r"-?\d{1,18}(,-?\d{1,18})*", text.replace(" ", "")):
+    elif re.fullmatch(r"-?\d{1,18}(,-?\d{1,18})*", text):
         found = [int(part) for part in text.split(",")]
         if all(-count <= row < count for row in found):
             return [row % count for row in found]

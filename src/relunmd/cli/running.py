@@ -87,8 +87,9 @@ def spoken(message: str) -> str:
     >>> spoken("max_iter must be\n an integer. Got \x1b[2J.")
     '--max-iter must be an integer. Got \\x1b[2J.'
     """
-    line = " ".join(message.split())
-    line = re.sub(rf"\b({'|'.join(_OPTIONS)})\b", lambda found: _OPTIONS[found[0]], line)
+    line = re.sub(r"\s*[\r\n\t]\s*", " ", message.strip())
+    # Not within a path.
+    line = re.sub(rf"(?<![\w/\\.-])({'|'.join(_OPTIONS)})(?![\w/\\-]|\.\w)", lambda found: _OPTIONS[found[0]], line)
     line = re.sub(r"^(rank|tol|dtype|init|checkpoint|ridge|names) must", r"--\1 must", line)
     line = line.replace("array=NAME", "--array NAME")
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
@@ -188,7 +189,8 @@ def check_input(path: str) -> None:
 def tell_note(opened: "Opened", path: str, quiet: bool) -> None:
     """Say what of a file was left out."""
     if opened.entry.note and not quiet:
-        click.echo(f"{path}: {spoken(opened.entry.note)}; --names tells otherwise.", err=True)
+        how = "--names" if opened.entry.stored == "text" else "--array"
+        click.echo(f"{path}: {spoken(opened.entry.note)}; {how} tells otherwise.", err=True)
 
 
 def check_output(output: str, force: bool, *inputs: str) -> Path:
@@ -196,17 +198,21 @@ def check_output(output: str, force: bool, *inputs: str) -> Path:
     import os
 
     from relunmd.files import check_path
+    from relunmd.readers.zarr_stores import is_zarr
 
     place = check_path("The output", output)
     for given in inputs:
-        if Path(given).resolve() == place.resolve():
-            raise InputError(f"The output must be another file than {given}.")
+        read = Path(given).resolve()
+        if place.resolve() == read or place.resolve() in read.parents:
+            raise InputError(f"The output must be another file than {given}, and not a folder that it is in.")
     if not place.parent.is_dir():
         raise InputError(f"The output must be in a folder that is there. Got {place}.")
     if not os.access(place.parent, os.W_OK):
         raise InputError(f"The output must be in a folder that can be written to. Got {place}.")
-    if place.is_dir() and place.suffix != ".zarr":
+    if place.is_dir() and not (is_zarr(place) and place.name.lower().endswith(".zarr")):
         raise InputError(f"The output must be a file. Got {output}, which is a folder.")
+    if place.exists() and not (place.is_file() or place.is_dir()):
+        raise InputError(f"The output must be a file. Got {output}, which is a device or a pipe.")
     if place.exists() and not force:
         raise FileError(f"{output} is there already; --force replaces it.")
     return place

@@ -72,7 +72,7 @@ def built_in(algorithm: str | Algorithm[Any], label: str | None = None) -> Conte
 
 def _iterates(algorithm: Algorithm[Any], X: Array, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
     source = DenseSource(X)
-    check_memory(source, X.dtype, algorithm, TSVDInit())
+    check_memory(source, X.dtype, W.shape[1], algorithm, TSVDInit())
     with ThreadExecutor(usable_cores()) as executor:
         problem = make_problem(source, X.dtype, W.shape[1], executor)
         state = algorithm.start(problem, *GivenInit(W, H).make(problem, np.random.default_rng(0)))

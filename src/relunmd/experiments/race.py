@@ -66,7 +66,7 @@ class Arena:
 
     def start(self, rank: int, init: str, seed: int) -> Start:
         """A start as `decompose` would make it from this seed, in the units of X."""
-        check_memory(self._source, self.X.dtype, TSVD(), INITS[init]())
+        check_memory(self._source, self.X.dtype, rank, TSVD(), INITS[init]())
         begin = time.perf_counter()
         with ThreadExecutor(usable_cores()) as executor:
             problem = make_problem(self._source, self.X.dtype, rank, executor)

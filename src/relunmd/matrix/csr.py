@@ -14,7 +14,7 @@ from relunmd import kernels
 from relunmd.matrix.scratch import Scratch
 from relunmd.matrix.source import InMemory, Nonzeros, TileData, converted, read_only
 
-__all__ = ["CsrSource"]
+__all__ = ["CsrSource", "for_scipy"]
 
 Array = NDArray[Any]
 
@@ -85,10 +85,16 @@ class CsrSource(InMemory):
         return None if count < 0 else Nonzeros(found.values[:count], found.columns[:count], found.starts)
 
 
+def for_scipy(X: Any) -> Any:
+    """An array or a sparse matrix in numbers that SciPy's own code knows."""
+    if X.dtype == np.float16 or not X.dtype.isnative:
+        return X.astype(np.float32 if X.dtype == np.float16 else X.dtype.newbyteorder("="))
+    return X
+
+
 def _checked_csr(X: Any) -> Any:
     """X as a csr_array that SciPy's and our compiled code can trust; ValueError if it cannot be."""
-    if X.dtype == np.float16 or not X.dtype.isnative:  # SciPy's own code knows neither.
-        X = X.astype(np.float32 if X.dtype == np.float16 else X.dtype.newbyteorder("="))
+    X = for_scipy(X)
     if X.format in ("csr", "csc", "bsr"):
         shallow = type(X)(X)  # Shares the arrays; the check may replace some of its own.
         shallow.check_format(full_check=True)

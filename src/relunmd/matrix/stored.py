@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd.errors import FileError, InputError, RelunmdError
-from relunmd.matrix.csr import CsrSource
+from relunmd.matrix.csr import CsrSource, for_scipy
 from relunmd.matrix.dense import DenseSource
 from relunmd.matrix.scratch import Scratch
 from relunmd.matrix.source import InMemory, Source, library_of
@@ -182,7 +182,8 @@ class StoredCsr(_Stored):
                 f"{indices.max()} in rows {rows.start} to {rows.stop - 1}."
             )
         starts = self._indptr[rows.start : rows.stop + 1] - first
-        parts = np.asarray(self._data[first:last]), indices.astype(index_type), starts.astype(index_type)
+        values = for_scipy(np.asarray(self._data[first:last]))
+        parts = values, indices.astype(index_type), starts.astype(index_type)
         return sparse.csr_array(parts, shape=(rows.stop - rows.start, self.shape[1]))
 
 
@@ -191,7 +192,9 @@ def stored_form(group: Any) -> str:
 
     Read only where nothing else tells: of a damaged file, HDF5 may take gigabytes for such a text before it fails.
     """
-    form = group.attrs.get("encoding-type", None) or group.attrs.get("h5sparse_format", "csr")
+    form = group.attrs.get("encoding-type", None) or group.attrs.get("h5sparse_format", None)
+    if form is None:  # Where the shape is an array of its own, as 10x Genomics has it, columns are texts.
+        form = "csc" if "shape" in group else "csr"
     return form.decode("ascii", "replace") if isinstance(form, bytes) else str(form)
 
 

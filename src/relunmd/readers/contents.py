@@ -66,9 +66,13 @@ def chosen(place: Path, entries: Sequence[Entry], name: str | None, usual: Seque
             raise InputError(f"{place} has no array {name!r}. It holds {listing(entries)}.")
         return wanted[0]
     candidates = [entry for entry in entries if entry.suits]
-    for entry in candidates:
-        if entry.name in usual:
-            return entry
+    if usual:
+        wanted = [entry for entry in entries if entry.name in usual]
+        if wanted:
+            return wanted[0]  # Whoever takes it says what is wrong with it.
+        raise InputError(
+            f"{place} has no {usual[0]!r}; say what to take instead with array=NAME. It holds {listing(entries)}."
+        )
     if len(candidates) == 1:
         return candidates[0]
     if len(entries) == 1:

@@ -17,10 +17,11 @@ from relunmd.readers.bounds import Bounds
 from relunmd.readers.contents import Entry
 from relunmd.readers.stored import CSR, check_sizes, is_group, stored_sparse
 
-__all__ = ["SIGNATURE", "hdf5_entries", "opened", "own_member", "whole"]
+__all__ = ["SIGNATURE", "has_signature", "hdf5_entries", "opened", "own_member", "whole"]
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_SLACK = 2**20
+_LARGEST_USER_BLOCK = 2**30
+_SLACK = 2**16
 """Packed bytes may be more than the numbers they unpack to, by no more than this and as much again."""
 _MOST_MEMBERS, _DEEPEST = 10_000, 16
 
@@ -38,11 +39,23 @@ def opened(place: Path) -> Iterator[Any]:
         yield file
 
 
+def has_signature(place: Path) -> bool:
+    """Whether a file is HDF5's, perhaps after 512, 1024, 2048 … bytes of somebody else's."""
+    with place.open("rb") as stream:
+        size, at = place.stat().st_size, 0
+        while at < size and at < _LARGEST_USER_BLOCK:
+            stream.seek(at)
+            if stream.read(8) == SIGNATURE:
+                return True
+            at = max(512, 2 * at)
+    return False
+
+
 def own_member(group: Any, name: str) -> Any | None:
     """A member that lies in this file; None for links elsewhere and for types."""
     import h5py
 
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+    if name not in group or not isinstance(group.get(name, getlink=True), h5py.HardLink):
         return None
     member = group[name]
     return member if isinstance(member, h5py.Dataset | h5py.Group) else None
@@ -63,7 +76,7 @@ def _members(group: Any, path: str, depth: int, seen: set[int]) -> Iterator[tupl
         if member is None:
             continue
         place = f"{path}{name}"
-        if not is_group(member) or all(part in member for part in CSR):
+        if not is_group(member) or all(own_member(member, part) is not None for part in CSR):
             yield place, member
             continue
         address = h5py.h5o.get_info(member.id).addr

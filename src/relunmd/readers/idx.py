@@ -33,7 +33,7 @@ def idx_entries(place: Path, bounds: Bounds) -> list[Entry]:
 
 
 def _flat(A: Array) -> Array:
-    return A.reshape(len(A), -1) if A.ndim > 1 else A
+    return A.reshape(len(A), prod(A.shape[1:])) if A.ndim > 1 else A
 
 
 def read_idx(place: Path, bounds: Bounds) -> Array:

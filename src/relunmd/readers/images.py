@@ -22,8 +22,8 @@ _MOST_PIXELS = 1 << 26
 def image_files(folder: Path) -> list[Path]:
     """The images of a folder, numbers in their names in the order of numbers."""
     found = [file for file in folder.iterdir() if file.suffix.lower() in _SUFFIXES and not file.name.startswith(".")]
-    return sorted(found, key=lambda file: [(not part.isdigit(), int(part) if part.isdigit() else 0, part)
-                                           for part in re.findall(r"\d{1,18}|\D+", file.name)])  # fmt: skip
+    return sorted(found, key=lambda file: [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part)
+                                           for part in re.findall(r"[0-9]{1,18}|[^0-9]+", file.name)])  # fmt: skip
 
 
 def image_entries(folder: Path, bounds: Bounds) -> list[Entry]:
@@ -64,6 +64,9 @@ def _pixels(file: Path) -> Array:
                 raise FileError(
                     f"{file} has {image.width} × {image.height} pixels; a row must have at most {_MOST_PIXELS}."
                 )
+            frames = getattr(image, "n_frames", 1)
+            if frames > 1:
+                raise FileError(f"{file} must be one image. It has {frames} frames.")
             if image.mode in ("1", "L"):
                 return np.asarray(image.convert("L"))
             if image.mode.startswith(("I", "F")):

@@ -204,7 +204,7 @@ def _sparse(place: Path, elements: _Elements, variable: _Variable, bounds: Bound
     if len(variable.shape) != 2:
         raise FileError(f"{variable.name!r} in {place} must have two dimensions. Got {variable.shape}.")
     indices, indptr, data = elements.numbers(), elements.numbers(), elements.numbers()
-    bounds.memory(8 * variable.shape[0], f"a matrix of {variable.shape[0]} rows")
+    bounds.memory(8 * sum(variable.shape), f"a matrix of {variable.shape[0]} × {variable.shape[1]}")
     stored = int(indptr[-1]) if len(indptr) else 0
     if len(indptr) != variable.shape[1] + 1 or not 0 <= stored <= min(len(indices), len(data)):
         raise FileError(f"{variable.name!r} in {place} is damaged: its columns do not fit its {len(data)} entries.")
@@ -219,11 +219,11 @@ def matlab_7_3_entries(place: Path, bounds: Bounds) -> list[Entry]:
         entries = []
         for name in file:
             member = hdf5.own_member(file, name)
-            if member is None or name.startswith("#"):
+            if member is None or name.startswith("#") or "MATLAB_object_decode" in member.attrs:
                 continue
             rows = member.attrs.get("MATLAB_sparse")
             if is_group(member):
-                if rows is not None and "jc" in member:
+                if rows is not None and hdf5.own_member(member, "jc") is not None:
                     entries.append(_sparse_entry_7_3(place, name, member, int(np.asarray(rows).ravel()[0]), bounds))
                 continue
             kind = member.attrs.get("MATLAB_class", b"double")
@@ -247,16 +247,18 @@ def _sparse_entry_7_3(place: Path, name: str, group: Any, rows: int, bounds: Bou
     def load() -> Any:
         from scipy import sparse
 
-        bounds.memory(8 * max(rows, columns), f"a matrix of {rows} rows")
+        bounds.memory(8 * (rows + columns), f"a matrix of {rows} × {columns}")
         with hdf5.opened(place) as file:
-            members = file[name]
-            indptr = hdf5.whole(members["jc"], place, bounds)
+            found = {part: hdf5.own_member(file[name], part) for part in ("jc", "data", "ir")}
+            indptr = hdf5.whole(found["jc"], place, bounds)
             parts = [
-                hdf5.whole(members[part], place, bounds) if part in members else np.zeros(0) for part in ("data", "ir")
+                np.zeros(0) if found[part] is None else hdf5.whole(found[part], place, bounds)
+                for part in ("data", "ir")
             ]
         return sparse.csc_array((parts[0], parts[1].astype(np.int64), indptr.astype(np.int64)), shape=(rows, columns))
 
-    dtype = group["data"].dtype.name if "data" in group else "float64"
+    data = hdf5.own_member(group, "data")
+    dtype = "float64" if data is None else data.dtype.name
     return Entry(name, (rows, columns), dtype, load, "sparse, CSC")
 
 

@@ -61,7 +61,7 @@ def matrix_market_entries(place: Path, bounds: Bounds) -> list[Entry]:
 
     def load() -> Any:
         if header.coordinate:
-            bounds.memory(2 * header.stored * _BYTES_AN_ENTRY + 8 * header.shape[0], "its matrix")
+            bounds.memory(2 * header.stored * _BYTES_AN_ENTRY + 8 * sum(header.shape), "its matrix")
         else:
             bounds.memory(2 * header.shape[0] * header.shape[1] * 8, "its matrix")
         with unpacked(place, most) as stream:

@@ -143,8 +143,10 @@ def _sparse_entry(place: Path, headers: Mapping[str, _Header], load: Any, bounds
     def whole() -> Any:
         from scipy import sparse
 
-        bounds.memory(8 * max(shape[0], shape[1] if form == "csc" else 0), f"a matrix of {shape[0]} rows")
+        bounds.memory(8 * sum(shape), f"a matrix of {shape[0]} × {shape[1]}")
         parts = [load(name) for name in _SPARSE[form]]
+        if form == "dia" and (np.abs(parts[1].astype(np.float64)) >= max(shape)).any():
+            raise FileError(f"{place} must have diagonals within its shape {shape}. It has others.")
         if form == "coo":
             return sparse.coo_array((parts[0], (parts[1], parts[2])), shape=shape)
         return getattr(sparse, f"{form}_array")(tuple(parts), shape=shape)

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,8 @@ def open_matrix(path: str | os.PathLike[str], array: str | None = None, names: s
             entries = _entries(form, place, bounds, names, stack)
             entry = chosen(place, entries, array, form.usual)
             X = entry.load()
+            if array is None and len(entries) > 1:
+                entry = replace(entry, note=f"{entry.name!r} is taken, of {len(entries)} arrays")
         yield Opened(place, form.name, entry, tuple(entries), X)
 
 
@@ -217,8 +219,8 @@ def _by_content(place: Path, beginning: bytes, name: str) -> _Format | None:
             return form
     if beginning[: len(matrix_market.BANNER)].lower() == matrix_market.BANNER.lower():
         return _MTX
-    if beginning[512:520] == hdf5.SIGNATURE:
-        return _HDF5
+    if hdf5.has_signature(place):
+        return _H5AD if name.endswith(".h5ad") else _HDF5
     if idx.looks_like_idx(beginning):
         return _IDX
     if name.endswith(".mat") and beginning[124:128] in (b"\x00\x01IM", b"\x01\x00MI"):

@@ -28,6 +28,8 @@ def parquet_entries(place: Path, bounds: Bounds) -> list[Entry]:
     with parquet.ParquetFile(place) as file:
         fields, left_out = _numeric(place, file.schema_arrow)
         height = int(file.metadata.num_rows)
+    if height == 0:
+        raise FileError(f"{place} must not be empty. It has no rows.")
     dtype = np.result_type(*(field.type.to_pandas_dtype() for field in fields))
     shape = height, len(fields)
     bounds.piecemeal(height * len(fields) * dtype.itemsize, f"its table of shape {shape}")

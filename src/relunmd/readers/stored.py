@@ -25,6 +25,8 @@ def is_group(member: Any) -> bool:
 def check_sizes(stored: Any, place: Path, bounds: Bounds) -> None:
     """Refuse an array whose size, or that of what is unpacked at once, has nothing to do with that of the file."""
     dtype = np.dtype(stored.dtype)
+    if not stored.shape:
+        raise FileError(f"{stored.name!r} in {place} must be a matrix. It is a single value, or nothing.")
     if dtype.kind not in "biuf":
         raise FileError(f"{stored.name!r} in {place} must hold real numbers. Got dtype {dtype}.")
     bounds.piecemeal(prod(stored.shape) * dtype.itemsize, f"{stored.name!r} of shape {tuple(stored.shape)}")
@@ -36,10 +38,10 @@ def stored_sparse(
     place: Path, name: str, group: Any, bounds: Bounds, check: Callable[[Any, Path, Bounds], None]
 ) -> Entry:
     """A group with data, indices and indptr: CSR stays in its file, CSC is read."""
-    parts = {part: group[part] for part in CSR}
-    shape = _shape(group)
     from relunmd.matrix.stored import stored_form  # With it comes numba, which few files need.
 
+    parts = {part: group[part] for part in CSR}
+    shape = _shape(group)
     length = int(getattr(parts["indptr"], "shape", (0,))[0])
     if shape is None or shape[0] == shape[1]:
         by_columns = stored_form(group).startswith("csc")
@@ -55,7 +57,7 @@ def stored_sparse(
             check(member, place, bounds)
             if part != "data" and np.dtype(member.dtype).kind not in "iu":
                 raise FileError(f"{name}/{part} in {place} must hold whole numbers. Got dtype {member.dtype}.")
-        bounds.memory(8 * max(shape[0], int(parts["indptr"].shape[0])), f"a matrix of {shape[0]} rows")
+        bounds.memory(8 * (sum(shape) + length), f"a matrix of {shape[0]} × {shape[1]}")
         if not by_columns:
             return group
         from scipy import sparse

@@ -28,9 +28,9 @@ _CHUNK = 1 << 23
 _LONGEST_LINE = 1 << 26
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
-_CORNERS = {"", "id", "ids", "idx", "index", "key", "label", "name", "names", "row", "rows", "sample", "unnamed: 0"}
+_CORNERS = {"id", "ids", "idx", "index", "key", "label", "name", "names", "row", "rows", "sample", "unnamed: 0"}
 """What stands above a column of names, even if these are numbers."""
-_MISSING = {"", "-", "?", "n/a", "na", "none", "null"}
+_VALUES = {"", "-", ".", "?", "false", "missing", "n/a", "na", "none", "null", "true"}
 
 
 def looks_like_text(beginning: bytes) -> bool:
@@ -51,11 +51,14 @@ def text_entries(place: Path, bounds: Bounds, names: str | None) -> list[Entry]:
     layout, rows, above = None, Collected(), 0
     with unpacked(place, bounds.text()) as stream:
         for text in _pieces(place, stream):
-            lines = [line for line in text.split("\n") if _counts(line)]
-            if lines and layout is None:
+            lines = _lines(text, first=above == 0)
+            if layout is None:
+                if not lines:
+                    above += text.count("\n")
+                    continue
                 layout = _Layout(place, lines, names)
                 lines = lines[1:] if layout.named_columns else lines
-            if lines and layout is not None:
+            if lines:
                 block = layout.numbers(lines, text, above)
                 rows.add(block)
                 # Put together at the end, they are there twice.
@@ -67,17 +70,22 @@ def text_entries(place: Path, bounds: Bounds, names: str | None) -> list[Entry]:
     return [Entry("", X.shape, str(X.dtype), lambda: X, "text", note=layout.note)]
 
 
-def _counts(line: str) -> bool:
-    return bool(line.strip()) and not line.startswith("#")
+def _lines(text: str, first: bool) -> list[str]:
+    """The lines that are not empty; at the beginning of a file without the comments there."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    comments = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines)) if first else 0
+    return lines[comments:]
 
 
 def _pieces(place: Path, stream: IO[bytes]) -> Iterator[str]:
-    """The text, cut at ends of lines."""
+    """The text, cut at ends of lines; in the first piece there are at least two that are no comments, if there are."""
     left, above = b"", 0
     while part := stream.read(_CHUNK):
         left += part
         end = left.rfind(b"\n") + 1
-        if end == 0 and len(left) > _LONGEST_LINE:
+        if above == 0 and end and len(_lines(left[:end].decode("utf-8", "replace"), first=True)) < 2:
+            end = 0
+        if end == 0 and len(left) > 2 * _LONGEST_LINE:
             raise FileError(f"{place} must be a table of numbers. It has a line of more than {_LONGEST_LINE} bytes.")
         if end:
             yield _decoded(place, left[:end], above)
@@ -101,7 +109,8 @@ class _Layout:
     def __init__(self, place: Path, lines: list[str], names: str | None) -> None:
         self._place = place
         first = lines[0]
-        self._delimiter = next((mark for mark in ("\t", ";", ",") if mark in first), None)
+        unquoted = re.sub(r'"[^"]*"', "", first)
+        self._delimiter = next((mark for mark in ("\t", ";", ",") if mark in unquoted), None)
         cells = self._cells(first)
         later = self._cells(lines[1]) if len(lines) > 1 else cells
         self.named_columns, self._named_rows = _named(cells, later) if names is None else _as_said(names)
@@ -157,10 +166,9 @@ class _Layout:
 
     def _wrong(self, text: str, above: int) -> FileError:
         """What is wrong, by looking at the lines again one by one."""
-        lines = [(number, line) for number, line in enumerate(text.split("\n"), above + 1) if _counts(line)]
-        if above == 0 and self.named_columns:
-            lines = lines[1:]
-        for number, line in lines:
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), above + 1) if line.strip()]
+        counted = _lines(text, first=above == 0)
+        for number, line in lines[len(lines) - len(counted) + (above == 0 and self.named_columns) :]:
             cells = self._cells(line)
             if len(cells) != self._count:
                 return FileError(
@@ -179,24 +187,28 @@ class _Layout:
 
 
 def _named(cells: list[str], later: list[str]) -> tuple[bool, bool]:
-    """Whether the first line is names, and whether the first column is."""
-    corner = not _is_number(cells[0]) and cells[0].casefold() in _CORNERS
-    columns = corner or any(map(_is_word, cells[1:]))
-    columns = columns or (_is_word(cells[0]) and (not _is_word(later[0]) or _consecutive(cells[1:])))
+    """Whether the first line is names, and whether the first column is; where it may be either, they are numbers."""
+    words = any(map(_is_word, cells[1:]))
+    counting = _consecutive(cells[1:])
+    corner = (words or counting) if cells[0] == "" else cells[0].casefold() in _CORNERS
+    columns = words or corner or (_is_word(cells[0]) and (not _is_word(later[0]) or counting))
+    if not columns:
+        return False, len(later) > 1 and _is_word(cells[0]) and _is_word(later[0])
     # A corner that is left empty, or out (as R does), is above names too, even if these are numbers.
-    rows = len(later) > 1 and (_is_word(later[0]) or corner or (columns and len(cells) == len(later) - 1))
-    return columns, rows
+    return True, len(later) > 1 and (_is_word(later[0]) or corner or len(cells) == len(later) - 1)
 
 
 def _is_word(cell: str) -> bool:
-    """Whether a cell is a name: neither a number, nor one in another form, nor a missing one."""
-    return not (_is_number(cell) or _DECIMAL_COMMA.fullmatch(cell) or cell.casefold() in _MISSING)
+    """Whether a cell is a name for sure: it begins like no number, and is no word that stands for a value."""
+    return not re.match(r"[-+.,]*\d", cell) and not _is_number(cell) and cell.casefold() not in _VALUES
 
 
 def _consecutive(cells: list[str]) -> bool:
-    """Whether three cells or more count 2001, 2002, 2003 …, as names do."""
-    whole = [int(cell) for cell in cells if cell.isdigit() and len(cell) < 10]
-    return len(whole) == len(cells) > 2 and all(after == before + 1 for before, after in pairwise(whole))
+    """Whether cells count 0, 1, … or, three or more of them, 2001, 2002, 2003 …, as names do."""
+    whole = [int(cell) for cell in cells if cell.isdecimal() and len(cell) < 10]
+    if not whole or len(whole) < len(cells) or (len(whole) < 3 and whole[0] != 0):
+        return False
+    return all(after == before + 1 for before, after in pairwise(whole))
 
 
 def _as_said(names: str) -> tuple[bool, bool]:

@@ -4,6 +4,7 @@ Only codecs that unpack numbers are let through; one of Zarr's can unpickle, whi
 """
 
 from collections.abc import Iterator
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from relunmd.readers.stored import CSR, check_sizes, is_group, stored_sparse
 __all__ = ["is_zarr", "zarr_entries"]
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")
+_METADATA = {*_MARKS, ".zattrs"}
 _MOST_METADATA = 1 << 24
+_SLACK = 2**16
 _CODECS = {
     "adler32", "astype", "bitround", "blosc", "bytes", "bz2", "crc32", "crc32c", "delta", "fixedscaleoffset",
     "fletcher32", "gzip", "lz4", "lzma", "packbits", "quantize", "sharding_indexed", "shuffle", "transpose", "zlib",
@@ -72,6 +75,13 @@ def _entry(place: Path, name: str, member: Any, bounds: Bounds) -> Entry:
 def _check(array: Any, place: Path, bounds: Bounds) -> None:
     _check_codecs(array, place)
     check_sizes(array, place, bounds)
+    # Packed, a chunk may be somewhat larger than it is, but a small one that is large unpacks to much more.
+    most = 2 * prod(getattr(array, "shards", None) or array.chunks) * np.dtype(array.dtype).itemsize + _SLACK
+    for file in (place / str(array.path)).rglob("*"):
+        if file.is_file() and file.name not in _METADATA and file.stat().st_size > most:
+            raise FileError(
+                f"{file} is damaged: it has {file.stat().st_size} bytes for a chunk of {most // 2} at most."
+            )
 
 
 def _check_codecs(array: Any, place: Path) -> None:
