@@ -213,7 +213,7 @@ def _hdf5(out: IO[bytes], place: Path, matrix: Parts) -> None:
 
 
 def _while_there_is_room(parts: Iterator[Any], folder: Path) -> Iterator[Any]:
-    """The parts, as long as the disk can take them: if it cannot, HDF5 ends the process, and Zarr leaves tasks behind."""
+    """The parts, as long as the disk can take them: if not, HDF5 ends the process, and Zarr leaves tasks behind."""
     for part in parts:
         needed = _MARGIN + 2 * (part.data.nbytes + 8 * part.nnz if hasattr(part, "nnz") else part.nbytes)
         if shutil.disk_usage(folder).free < needed:
