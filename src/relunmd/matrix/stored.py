@@ -20,7 +20,7 @@ from relunmd.matrix.dense import DenseSource
 from relunmd.matrix.scratch import Scratch
 from relunmd.matrix.source import InMemory, Source, library_of
 
-__all__ = ["StoredArray", "StoredCsr", "is_stored_array", "is_stored_group", "stored_form"]
+__all__ = ["StoredArray", "StoredCsr", "is_stored_array", "is_stored_group", "stored_form", "stored_shape"]
 
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
@@ -134,7 +134,13 @@ class StoredCsr(_Stored):
                 f"X must be an array, or a group with CSR's members data, indices and indptr. Got the group "
                 f"{group.name!r} without {', '.join(missing)}."
             )
-        self.shape = _stored_shape(group)
+        shape = stored_shape(group)
+        if shape is None:
+            raise InputError(
+                f"The group {group.name!r} must say how many rows and columns X has. Got no attribute 'shape' of two "
+                "numbers; give it one."
+            )
+        self.shape = shape
         square = self.shape[0] == self.shape[1]
         form = stored_form(group) if square else "csr"  # Otherwise told by the length of indptr.
         if not form.startswith("csr"):
@@ -198,14 +204,12 @@ def stored_form(group: Any) -> str:
     return form.decode("ascii", "replace") if isinstance(form, bytes) else str(form)
 
 
-def _stored_shape(group: Any) -> tuple[int, int]:
+def stored_shape(group: Any) -> tuple[int, int] | None:
+    """The number of rows and columns that such a group tells, in an attribute or an array; None if it does not."""
     for name in ("shape", "h5sparse_shape"):
         found = group.attrs.get(name, None)
-        if found is None and name in group:
+        if found is None and name in group and getattr(group[name], "shape", None) == (2,):
             found = group[name][:]
         if found is not None and np.size(found) == 2:
             return int(found[0]), int(found[1])
-    raise InputError(
-        f"The group {group.name!r} must say how many rows and columns X has. Got no attribute 'shape' of two numbers; "
-        "give it one."
-    )
+    return None

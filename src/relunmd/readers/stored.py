@@ -38,10 +38,10 @@ def stored_sparse(
     place: Path, name: str, group: Any, bounds: Bounds, check: Callable[[Any, Path, Bounds], None]
 ) -> Entry:
     """A group with data, indices and indptr: CSR stays in its file, CSC is read."""
-    from relunmd.matrix.stored import stored_form  # With it comes numba, which few files need.
+    from relunmd.matrix.stored import stored_form, stored_shape  # With them comes numba, which few files need.
 
     parts = {part: group[part] for part in CSR}
-    shape = _shape(group)
+    shape = stored_shape(group)
     length = int(getattr(parts["indptr"], "shape", (0,))[0])
     if shape is None or shape[0] == shape[1]:
         by_columns = stored_form(group).startswith("csc")
@@ -69,14 +69,3 @@ def stored_sparse(
 
     dtype = "group" if is_group(parts["data"]) else np.dtype(parts["data"].dtype).name
     return Entry(name, shape or (), dtype, load, f"sparse, {'CSC' if by_columns else 'CSR'}", lazy=not by_columns)
-
-
-def _shape(group: Any) -> tuple[int, int] | None:
-    for name in ("shape", "h5sparse_shape"):
-        found = group.attrs.get(name, None)
-        if found is None and name in group and getattr(group[name], "shape", None) == (2,):
-            found = group[name][:]
-        if found is not None and np.size(found) == 2:
-            m, n = (int(side) for side in np.asarray(found))
-            return m, n
-    return None
