@@ -126,7 +126,7 @@ class TestRefused:
             relunmd.Decomposition.load(tmp_path / "nowhere.npz")
 
     def test_a_folder(self, tmp_path):
-        with pytest.raises(FileError, match="cannot be read"):
+        with pytest.raises(FileError, match="it is no file"):
             relunmd.Decomposition.load(tmp_path)
         with pytest.raises(FileError, match="could not be written"):
             D.save(tmp_path)

@@ -62,8 +62,12 @@ def _told(name: str, value: Any) -> list[str]:
     if isinstance(value, list):
         return value
     if isinstance(value, dict):
-        return [", ".join(f"{key} {part}" for key, part in value.items()) or "none"]
-    return [f"{value:.6g}" if isinstance(value, float) else str(value)]
+        return [", ".join(f"{key} {_number(part)}" for key, part in value.items()) or "none"]
+    return [_number(value)]
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _of_matrix(file: str, array: str | None, names: str | None) -> dict[str, Any]:
@@ -120,7 +124,7 @@ def _of_model(file: str) -> dict[str, Any]:
         "status": d.status.name,
         "message": running.spoken(d.message),
         "memory": {"for_W_and_H": d.W.nbytes + d.H.nbytes},
-        "numbers": d.W.size + d.H.size,
+        "numbers_in_W_and_H": d.W.size + d.H.size,
     }
     if d.fingerprint is not None:
         X = d.fingerprint

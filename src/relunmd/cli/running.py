@@ -119,9 +119,12 @@ def _told_to_end() -> Iterator[None]:
     """SIGTERM, by which batch systems end a job, is taken as Ctrl-C: what there is is saved."""
 
     def end(*_: object) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # As in a shell's background.
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.raise_signal(signal.SIGINT)
+        elif _run:  # In a shell's background nobody hears that.
+            _run[-1](signal.SIGTERM, None)
+        else:
             raise KeyboardInterrupt
-        signal.raise_signal(signal.SIGINT)
 
     try:
         before = signal.signal(signal.SIGTERM, end)
@@ -151,6 +154,7 @@ class Presses:
         self.heard = True
 
     def __enter__(self) -> "Presses":
+        _run.append(self)
         self._before: Any = None
         with suppress(ValueError):  # Not the main thread.
             if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -158,8 +162,13 @@ class Presses:
         return self
 
     def __exit__(self, *failure: object) -> None:
+        _run.remove(self)
         if self._before is not None:  # Once heard, it is not to end the rest, which takes moments.
             signal.signal(signal.SIGINT, signal.SIG_IGN if self.heard else self._before)
+
+
+_run: list[Presses] = []
+"""That of the run that is going on."""
 
 
 @contextmanager
