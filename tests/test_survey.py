@@ -57,3 +57,7 @@ def test_advice_fits_the_matrix():
     assert sparse_one.break_even_rank == sparse_one.nonzeros // 700
     assert 1 <= sparse_one.suggested_rank <= 32
     assert any("more numbers" in line for line in survey(np.eye(50)).advice())
+
+
+def test_a_sparse_matrix_without_zeros_but_with_nan():
+    assert survey(sparse.csr_array(np.array([[np.nan, 1.0], [2.0, 3.0]]))).smallest == 1.0

@@ -1,6 +1,6 @@
 """`python -m relunmd`: the command line."""
 
-from relunmd.cli import main
+from relunmd.cli import run
 
 if __name__ == "__main__":
-    main(prog_name="relunmd")
+    run()

@@ -39,7 +39,8 @@ def writing(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as reason:
-        raise FileError(f"{place} could not be written: {reason}. What was there is as it was.") from reason
+        why = reason.strerror or reason
+        raise FileError(f"{place} could not be written: {why}. What was there is as it was.") from reason
 
 
 def write_beside(place: Path, write: Callable[[IO[bytes]], object]) -> None:

@@ -140,6 +140,7 @@ def survey(X: Any) -> Survey:
         whole = (rows.stop - rows.start) * source.shape[1]  # Of which a sparse part has not all.
         values = np.asarray(part.data if sparse.issparse(part) else part).ravel(order="K")
         stored += values.nbytes
+        some_left_out = sparse.issparse(part) and len(values) < whole
         nonzeros += int(np.count_nonzero(values))
         if values.dtype.kind == "f":
             finite = np.isfinite(values)
@@ -151,7 +152,7 @@ def survey(X: Any) -> Survey:
             if values.dtype.kind in "fi":
                 negatives += int(np.count_nonzero(values < 0))
             scale, squares = _added(scale, squares, values)
-        if len(values) < whole and sparse.issparse(part):
+        if some_left_out:
             smallest, largest = min(smallest, 0.0), max(largest, 0.0)
     return Survey(
         shape=source.shape,

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -81,10 +82,26 @@ class TestFit:
         run(f"{FIT} --max-iter 20 --tol 0 --checkpoint run.npz -q -o m.npz")
         done = run(f"{FIT} --max-iter 50 --tol 0 --checkpoint run.npz -o m.npz")
         assert "Going on from run.npz." in done.stderr
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         run(f"{FIT} --max-iter 50 --tol 0 -q -o at_once.npz")
         one, other = relunmd.Decomposition.load("m.npz"), relunmd.Decomposition.load("at_once.npz")
         np.testing.assert_array_equal(one.W, other.W)
         assert one.n_iter == other.n_iter == 50
+
+    def test_ctrl_c_while_the_model_of_a_finished_run_is_saved(self, run, folder, monkeypatch):
+        """It has been resumed without an iteration more."""
+        run(f"{FIT} --max-iter 5 --tol 0 --checkpoint run.npz -q -o m.npz")
+        Path("m.npz").unlink()
+        save = relunmd.Decomposition.save
+
+        def pressed(d, path):
+            signal.raise_signal(signal.SIGINT)
+            save(d, path)
+
+        monkeypatch.setattr(relunmd.Decomposition, "save", pressed)
+        run(f"{FIT} --max-iter 5 --tol 0 --checkpoint run.npz -q -o m.npz")
+        assert relunmd.Decomposition.load("m.npz").n_iter == 5
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     def test_a_model_of_another_run_is_not_replaced_by_a_checkpoint(self, run, folder):
         run(f"{FIT} --max-iter 5 --checkpoint run.npz -q -o m.npz")

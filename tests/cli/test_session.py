@@ -86,16 +86,17 @@ def test_interrupted_and_gone_on_with(home):
     np.testing.assert_array_equal(third.W, at_once.W)
 
 
-def test_ctrl_c_pressed_again_and_again(home):
+@pytest.mark.parametrize("word", ["SIGINT", "SIGTERM"])
+def test_ctrl_c_pressed_again_and_again(home, word):
     """However often: the best so far is saved, and the exit code is the same."""
     if not (home / "digits.npy").exists():
         run("data", "fetch", "digits", cwd=home)
-    words = [*LONG[:-1], "often.npz"]
-    words[words.index("run.npz")] = "run-often.npz"
-    code, _, err = interrupted(*words, cwd=home, after=r"iteration [1-9]\d*,.*\n", times=60)
+    words = [{"run.npz": f"run-{word}.npz", "long.npz": f"{word}.npz"}.get(part, part) for part in LONG]
+    number = signal.SIGINT if word == "SIGINT" else signal.SIGTERM
+    code, _, err = interrupted(*words, cwd=home, after=r"iteration [1-9]\d*,.*\n", number=number, times=60)
     assert code == 130, err
-    assert "Interrupted: the best so far is saved in often.npz." in err
-    assert relunmd.Decomposition.load(home / "often.npz").status is relunmd.Status.INTERRUPTED
+    assert f"Interrupted: the best so far is saved in {word}.npz." in err
+    assert relunmd.Decomposition.load(home / f"{word}.npz").status is relunmd.Status.INTERRUPTED
 
 
 def test_in_the_background_of_a_shell(home):

@@ -176,10 +176,20 @@ class TestText:
             '"a, b",1,2\nc,3,4\n',
             'n,"a; b",b\n#1,1,2\nr2,3,4\n',
             "gene a\tgene b\n1\t2\n3\t4\n",
+            "a\tb\t\n1\t2\t\n3\t4\t\n",
+            "cat,1,2\ndog,3,4\n",
+            ",2001,2005\nA,1,2\nB,3,4\n",
+            "date,s1,s2\n2020-01-01,1,2\n2020-01-02,3,4\n",
+            "probe,s1,s2\n1007_s_at,1,2\n1053_at,3,4\n",
+            "\ufeff# c\na,b\n1,2\n3,4\n",
         ],
     )
     def test_names_and_delimiters(self, tmp_path, text):
         np.testing.assert_array_equal(self.read(tmp_path, text), [[1, 2], [3, 4]])
+
+    def test_a_row_of_zeros_and_ones_is_no_header(self, tmp_path):
+        np.testing.assert_array_equal(self.read(tmp_path, "cat,0\ndog,1\nemu,1\n"), [[0], [1], [1]])
+        np.testing.assert_array_equal(self.read(tmp_path, "a,0,1\nb,1,0\n"), [[0, 1], [1, 0]])
 
     def test_years_above_numbers(self, tmp_path):
         text = "country,2001,2002,2003\nx,1,2,3\ny,4,5,6\n"
@@ -251,6 +261,9 @@ class TestText:
             ("1%,2\n3,4\n", "Line 1, cell 1 has '1%'"),
             (",2,3\n4,5,6\n7,8,9\n", "Line 1, cell 1 has an empty cell"),
             ("1,2\n3,4\n# the end,5\n", "Line 3, cell 1 has '# the end'"),
+            ("1,2,\n3,4,\n5,6,7\n", "nothing after the last delimiter of a line. Line 3 has"),
+            ("1\t2\n\t\n3\t4\n", "Line 2, cell 1 has an empty cell"),
+            ("3M,1\n7Up,3\n", r"Line 1, cell 1 has '3M'. If these are names, say so"),
             ("1 2\n3 4\n5 6 7\n", "2 cells in every line. Line 3 has 3"),
             ("1,,3\n2,3,4\n", "Line 1, cell 2 has an empty cell"),
             ("1,2\nNA,3\n", "Line 2, cell 1 has 'NA'"),
@@ -404,9 +417,10 @@ class TestStored:
         with h5py.File(tmp_path / "a.h5", "w") as file:
             group = file.create_group("X")
             group["data"], group["indices"], group["indptr"] = S.data, S.indices, S.indptr
-            if told == "shape":  # As 10x Genomics has it, which is always by columns.
+            if told == "shape":  # As 10x Genomics has it by columns, and others by rows.
                 group["shape"] = S.shape
-                A = sparse.csc_array((S.data, S.indices, S.indptr), shape=S.shape).toarray()
+                if form == "csc":
+                    group["barcodes"] = np.arange(3)
             else:
                 group.attrs["shape"], group.attrs[told] = S.shape, f"{form}_matrix"
         with open_matrix(tmp_path / "a.h5") as opened:
@@ -475,6 +489,12 @@ class TestHostile:
         with pytest.raises(FileError, match="is damaged: it has 262144 bytes for a chunk"):
             open_matrix(tmp_path / "a.zarr").__enter__()
 
+    def test_shards_of_small_chunks(self, tmp_path):
+        X = np.ones((400, 100), np.uint8)
+        zarr.create_array(tmp_path / "a.zarr", data=X, chunks=(1, 1), shards=(400, 100))
+        with open_matrix(tmp_path / "a.zarr") as opened:
+            assert opened.X.shape == X.shape
+
     def test_images_of_several_frames(self, tmp_path):
         frames = [Image.new("L", (3, 3), shade) for shade in (1, 2)]
         frames[0].save(tmp_path / "0.tif", save_all=True, append_images=frames[1:])
@@ -511,7 +531,7 @@ class TestHostile:
         pd.DataFrame({"a": [1, 2], "b": [3.5, 4]}, index=pd.Index(["x", "y"], name="sample")).to_parquet(place)
         with open_matrix(place) as opened:
             np.testing.assert_array_equal(opened.X, [[1, 3.5], [2, 4]])
-            assert opened.entry.note == "the column 'sample' of names left out"
+            assert opened.entry.note == "the column 'sample' of names is left out"
 
     def test_a_codec_that_unpickles(self, tmp_path):
         """By our own list, whatever the library does."""

@@ -11,9 +11,9 @@ from relunmd.cli.extras import algorithms, completion, demo
 from relunmd.cli.fit import fit
 from relunmd.cli.matrices import convert, info
 from relunmd.cli.models import reconstruct, transform
-from relunmd.cli.running import Commands
+from relunmd.cli.running import Commands, Presses
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
 
 
 @click.group(
@@ -39,3 +39,9 @@ def main() -> None:
 
 for command in (fit, transform, reconstruct, info, convert, data, algorithms, demo, completion):
     main.add_command(command)
+
+
+def run() -> None:
+    """The command, with which the process ends."""
+    Presses.last_of_process = True
+    main(prog_name="relunmd")

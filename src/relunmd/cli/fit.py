@@ -200,6 +200,7 @@ def fit(
                     checkpoint=checkpoint,
                     checkpoint_every=checkpoint_every,
                 )
+                presses.something_to_save = True  # A run that was resumed may have ended without an iteration.
         presses.heard = presses.heard or d.status is relunmd.Status.INTERRUPTED
         output, elsewhere = _saved(d, place, output)
         _tell(d, matrix, output, checkpoint, as_json, quiet)

@@ -181,4 +181,4 @@ def convert(
         whole = Parts(matrix.shape, np.dtype(matrix.dtype), matrix.sparse, (part for _, part in row_parts(matrix)))
         write_matrix(place, whole.without_zeros() if sparse else whole)
     if not quiet:
-        click.echo(f"{target}: {matrix.shape[0]} × {matrix.shape[1]}, {matrix.dtype}")
+        click.echo(f"{target}: {matrix.shape[0]} × {matrix.shape[1]}, {whole.usual().dtype}")

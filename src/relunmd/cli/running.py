@@ -91,7 +91,7 @@ def spoken(message: str) -> str:
     # Not within a path.
     line = re.sub(rf"(?<![\w/\\.-])({'|'.join(_OPTIONS)})(?![\w/\\-]|\.\w)", lambda found: _OPTIONS[found[0]], line)
     line = re.sub(r"^(rank|tol|dtype|init|checkpoint|ridge|names) must", r"--\1 must", line)
-    line = line.replace("array=NAME", "--array NAME")
+    line = line.replace("array=NAME", "--array NAME").replace("names=KIND", "--names")
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
 
@@ -134,7 +134,8 @@ def _told_to_end() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if signal.getsignal(signal.SIGTERM) is end:
+            signal.signal(signal.SIGTERM, before)
 
 
 class Presses:
@@ -144,6 +145,8 @@ class Presses:
     """
 
     deferrable = True
+    last_of_process = False
+    """Whether the process ends with the command."""
 
     def __init__(self) -> None:
         self.something_to_save = self.heard = False
@@ -163,8 +166,11 @@ class Presses:
 
     def __exit__(self, *failure: object) -> None:
         _run.remove(self)
-        if self._before is not None:  # Once heard, it is not to end the rest, which takes moments.
-            signal.signal(signal.SIGINT, signal.SIG_IGN if self.heard else self._before)
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+        if self.heard and self.last_of_process:  # The rest takes moments, and is not to be ended in the middle.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 _run: list[Presses] = []
@@ -198,8 +204,8 @@ def check_input(path: str) -> None:
 def tell_note(opened: "Opened", path: str, quiet: bool) -> None:
     """Say what of a file was left out."""
     if opened.entry.note and not quiet:
-        how = "--names" if opened.entry.stored == "text" else "--array"
-        click.echo(f"{path}: {spoken(opened.entry.note)}; {how} tells otherwise.", err=True)
+        how = {"text": "; --names tells otherwise", "columns": ""}.get(opened.entry.stored, "; --array takes another")
+        click.echo(f"{path}: {spoken(opened.entry.note)}{how}.", err=True)
 
 
 def check_output(output: str, force: bool, *inputs: str) -> Path:

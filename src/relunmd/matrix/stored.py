@@ -199,8 +199,8 @@ def stored_form(group: Any) -> str:
     Read only where nothing else tells: of a damaged file, HDF5 may take gigabytes for such a text before it fails.
     """
     form = group.attrs.get("encoding-type", None) or group.attrs.get("h5sparse_format", None)
-    if form is None:  # Where the shape is an array of its own, as 10x Genomics has it, columns are texts.
-        form = "csc" if "shape" in group else "csr"
+    if form is None:  # 10x Genomics says nothing and stores by columns.
+        form = "csc" if "barcodes" in group else "csr"
     return form.decode("ascii", "replace") if isinstance(form, bytes) else str(form)
 
 

@@ -50,9 +50,9 @@ def parquet_entries(place: Path, bounds: Bounds) -> list[Entry]:
             raise FileError(f"{place} must have the {height} rows it tells. It has {rows.height}.")
         return rows.whole()
 
-    note = (
-        f"the column{'s' * (len(left_out) > 1)} {', '.join(map(repr, left_out))} of names left out" if left_out else ""
-    )
+    several = len(left_out) > 1
+    names = ", ".join(map(repr, left_out))
+    note = f"the column{'s' * several} {names} of names {'are' if several else 'is'} left out" if left_out else ""
     return [Entry("", shape, str(dtype), load, "columns", note=note)]
 
 

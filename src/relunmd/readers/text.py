@@ -27,6 +27,8 @@ NAMES = ("none", "columns", "rows", "both")
 _CHUNK = 1 << 23
 _LONGEST_LINE = 1 << 26
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
+_NAME = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?|\d+_\w*[A-Za-z]\w*")
+"""Names that begin like numbers."""
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _CORNERS = {"id", "ids", "idx", "index", "key", "label", "name", "names", "row", "rows", "sample", "unnamed: 0"}
 """What stands above a column of names, even if these are numbers."""
@@ -72,9 +74,13 @@ def text_entries(place: Path, bounds: Bounds, names: str | None) -> list[Entry]:
 
 def _lines(text: str, first: bool) -> list[str]:
     """The lines that are not empty; at the beginning of a file without the comments there."""
-    lines = [line for line in text.split("\n") if line.strip()]
+    lines = [line for line in text.split("\n") if _counts(line)]
     comments = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines)) if first else 0
     return lines[comments:]
+
+
+def _counts(line: str) -> bool:
+    return line.strip(" ") != ""  # Tabs are cells.
 
 
 def _pieces(place: Path, stream: IO[bytes]) -> Iterator[str]:
@@ -83,7 +89,7 @@ def _pieces(place: Path, stream: IO[bytes]) -> Iterator[str]:
     while part := stream.read(_CHUNK):
         left += part
         end = left.rfind(b"\n") + 1
-        if above == 0 and end and len(_lines(left[:end].decode("utf-8", "replace"), first=True)) < 2:
+        if above == 0 and end and len(_lines(left[:end].decode("utf-8-sig", "replace"), first=True)) < 2:
             end = 0
         if end == 0 and len(left) > 2 * _LONGEST_LINE:
             raise FileError(f"{place} must be a table of numbers. It has a line of more than {_LONGEST_LINE} bytes.")
@@ -134,7 +140,13 @@ class _Layout:
     def _cells(self, line: str) -> list[str]:
         if self._delimiter is None:
             return [quoted or plain for quoted, plain in re.findall(r'"([^"]*)"|(\S+)', line)]
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=self._delimiter, skipinitialspace=True))]
+        try:
+            cells = next(csv.reader([line], delimiter=self._delimiter, skipinitialspace=True))
+        except csv.Error as reason:
+            raise FileError(
+                f"{self._place} must be a table of numbers. It has a line that is none: {reason}."
+            ) from reason
+        return [cell.strip() for cell in cells]
 
     def numbers(self, lines: list[str], text: str, above: int) -> Array:
         """The numbers of some lines of a text, of which so many are above; a FileError says where there is none."""
@@ -151,7 +163,7 @@ class _Layout:
     def _without_names(self, lines: list[str]) -> list[str]:
         """The lines without their first cell, and without a delimiter at their end."""
         if self._ends:
-            lines = [line.rstrip()[:-1] if line.rstrip().endswith(str(self._delimiter)) else "" for line in lines]
+            lines = [line.rstrip(" ").removesuffix(str(self._delimiter)) for line in lines]
         if not self._named_rows:
             return lines
         return [self._without_name(line) for line in lines]
@@ -166,7 +178,7 @@ class _Layout:
 
     def _wrong(self, text: str, above: int) -> FileError:
         """What is wrong, by looking at the lines again one by one."""
-        lines = [(number, line) for number, line in enumerate(text.split("\n"), above + 1) if line.strip()]
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), above + 1) if _counts(line)]
         counted = _lines(text, first=above == 0)
         for number, line in lines[len(lines) - len(counted) + (above == 0 and self.named_columns) :]:
             cells = self._cells(line)
@@ -174,24 +186,32 @@ class _Layout:
                 return FileError(
                     f"{self._place} must have {self._count} cells in every line. Line {number} has {len(cells)}."
                 )
-            for column, cell in enumerate(
-                cells[self._named_rows : self._named_rows + self.width], 1 + self._named_rows
-            ):
+            if self._ends and cells[-1]:
+                return FileError(
+                    f"{self._place} must have nothing after the last delimiter of a line. Line {number} has."
+                )
+            for column, cell in enumerate(cells[: len(cells) - self._ends][self._named_rows :], 1 + self._named_rows):
                 if not _is_number(cell):
                     what = repr(cell[:40]) if cell else "an empty cell"
-                    hint = " Write numbers with a decimal point." if _DECIMAL_COMMA.fullmatch(cell) else ""
+                    place = f"Line {number}, cell {column}"
                     return FileError(
-                        f"{self._place} must be a table of numbers. Line {number}, cell {column} has {what}.{hint}"
+                        f"{self._place} must be a table of numbers. {place} has {what}.{_hint(cell, number, column)}"
                     )
         return FileError(f"{self._place} must be a table of numbers. Something after line {above + 1} is none.")
+
+
+def _hint(cell: str, line: int, column: int) -> str:
+    if _DECIMAL_COMMA.fullmatch(cell):
+        return " Write numbers with a decimal point."
+    return " If these are names, say so with names=KIND." if 1 in (line, column) else ""
 
 
 def _named(cells: list[str], later: list[str]) -> tuple[bool, bool]:
     """Whether the first line is names, and whether the first column is; where it may be either, they are numbers."""
     words = any(map(_is_word, cells[1:]))
     counting = _consecutive(cells[1:])
-    corner = (words or counting) if cells[0] == "" else cells[0].casefold() in _CORNERS
-    columns = words or corner or (_is_word(cells[0]) and (not _is_word(later[0]) or counting))
+    corner = (words or counting or _is_word(later[0])) if cells[0] == "" else cells[0].casefold() in _CORNERS
+    columns = words or corner or (_is_word(cells[0]) and (not _is_word(later[0]) or (counting and len(cells) > 3)))
     if not columns:
         return False, len(later) > 1 and _is_word(cells[0]) and _is_word(later[0])
     # A corner that is left empty, or out (as R does), is above names too, even if these are numbers.
@@ -199,7 +219,9 @@ def _named(cells: list[str], later: list[str]) -> tuple[bool, bool]:
 
 
 def _is_word(cell: str) -> bool:
-    """Whether a cell is a name for sure: it begins like no number, and is no word that stands for a value."""
+    """Whether a cell is a name for sure: one that begins like no number (but a date does) and stands for no value."""
+    if _NAME.fullmatch(cell):
+        return True
     return not re.match(r"[-+.,]*\d", cell) and not _is_number(cell) and cell.casefold() not in _VALUES
 
 

@@ -21,6 +21,8 @@ _MARKS = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")
 _METADATA = {*_MARKS, ".zattrs"}
 _MOST_METADATA = 1 << 24
 _SLACK = 2**16
+_INDEX = 32
+"""Bytes that a shard has for each chunk besides its content, at most."""
 _CODECS = {
     "adler32", "astype", "bitround", "blosc", "bytes", "bz2", "crc32", "crc32c", "delta", "fixedscaleoffset",
     "fletcher32", "gzip", "lz4", "lzma", "packbits", "quantize", "sharding_indexed", "shuffle", "transpose", "zlib",
@@ -76,12 +78,12 @@ def _check(array: Any, place: Path, bounds: Bounds) -> None:
     _check_codecs(array, place)
     check_sizes(array, place, bounds)
     # Packed, a chunk may be somewhat larger than it is, but a small one that is large unpacks to much more.
-    most = 2 * prod(getattr(array, "shards", None) or array.chunks) * np.dtype(array.dtype).itemsize + _SLACK
+    stored_together = prod(getattr(array, "shards", None) or array.chunks)
+    index = _INDEX * (stored_together // prod(array.chunks))
+    size = stored_together * np.dtype(array.dtype).itemsize
     for file in (place / str(array.path)).rglob("*"):
-        if file.is_file() and file.name not in _METADATA and file.stat().st_size > most:
-            raise FileError(
-                f"{file} is damaged: it has {file.stat().st_size} bytes for a chunk of {most // 2} at most."
-            )
+        if file.is_file() and file.name not in _METADATA and file.stat().st_size > 2 * size + index + _SLACK:
+            raise FileError(f"{file} is damaged: it has {file.stat().st_size} bytes for a chunk of {size}.")
 
 
 def _check_codecs(array: Any, place: Path) -> None:
