@@ -21,6 +21,7 @@ from rich.table import Table
 import relunmd
 from relunmd import datasets
 from relunmd.errors import MissingDependencyError
+from relunmd.optional import need
 
 __all__ = ["Line", "compare", "draw_digits", "main"]
 
@@ -66,11 +67,10 @@ def _nmf(X: Array, rank: int) -> Line:
 
 def draw_digits(X: Array, reconstructions: dict[str, Array], path: Path, shown: int = 12) -> None:
     """A row of digits, and below it a row for every reconstruction."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as reason:
-        raise MissingDependencyError("Pictures need matplotlib: pip install 'relunmd[plot]'.") from reason
+    need("matplotlib", "Pictures need", "plot")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     rows = {"digits": X} | reconstructions
     figure = Figure(figsize=(0.62 * shown + 2.0, 0.66 * len(rows)), dpi=150)
     FigureCanvasAgg(figure)

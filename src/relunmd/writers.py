@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd import memory
-from relunmd.errors import InputError, MissingDependencyError
+from relunmd.errors import InputError
 from relunmd.files import write_beside, write_folder_beside, writing
+from relunmd.optional import need
 
 __all__ = ["SUFFIXES", "Parts", "check_suffix", "write_matrix"]
 
@@ -28,6 +29,9 @@ Array = NDArray[Any]
 _MOST_MATLAB = 2**31
 _CHUNK_BYTES = 2**20
 _MARGIN = 2**23
+_PYARROW = ("pyarrow", "Parquet files need", "parquet")
+_H5PY = ("h5py", "HDF5 files need", "files")
+_ZARR = ("zarr", "Zarr stores need", "files")
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def check_suffix(place: Path, sparse: bool = False) -> str:
             if sparse and suffix not in _SPARSE:
                 raise InputError(f"A sparse matrix can be written to {', '.join(_SPARSE)}. Got {place.name!r}.")
             if suffix in _NEEDS:
-                _import(*_NEEDS[suffix])
+                need(*_NEEDS[suffix])
             return suffix
     raise InputError(f"The name of the output must end in one of {', '.join(SUFFIXES)}. Got {place.name!r}.")
 
@@ -121,15 +125,6 @@ def _usual(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         return np.dtype(np.float32 if dtype.itemsize == 2 else np.float64)
     return dtype.newbyteorder("=")
-
-
-def _import(module: str, what: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(module)
-    except ImportError as reason:
-        raise MissingDependencyError(f"{what} files need {module}: pip install 'relunmd[files,parquet]'.") from reason
 
 
 def _npy(out: IO[bytes], place: Path, matrix: Parts) -> None:
@@ -189,7 +184,7 @@ def _packed(write: Callable[[IO[bytes], Path, Parts], None]) -> Callable[[IO[byt
 
 
 def _parquet(out: IO[bytes], place: Path, matrix: Parts) -> None:
-    pyarrow, parquet = _import("pyarrow", "Parquet"), _import("pyarrow.parquet", "Parquet")
+    pyarrow, parquet = need(*_PYARROW), need("pyarrow.parquet", *_PYARROW[1:])
     kind = pyarrow.from_numpy_dtype(matrix.dtype)
     schema = pyarrow.schema([(str(column), kind) for column in range(matrix.shape[1])])
     with parquet.ParquetWriter(out, schema) as writer:
@@ -198,7 +193,7 @@ def _parquet(out: IO[bytes], place: Path, matrix: Parts) -> None:
 
 
 def _hdf5(out: IO[bytes], place: Path, matrix: Parts) -> None:
-    h5py = _import("h5py", "HDF5")
+    h5py = need(*_H5PY)
     matrix = replace(matrix, parts=_while_there_is_room(matrix.parts, place.parent))
     with h5py.File(out.name, "w") as file:
         if matrix.sparse:
@@ -222,7 +217,7 @@ def _while_there_is_room(parts: Iterator[Any], folder: Path) -> Iterator[Any]:
 
 
 def _zarr(folder: Path, matrix: Parts) -> None:
-    zarr = _import("zarr", "Zarr")
+    zarr = need(*_ZARR)
     store = zarr.open_group(str(folder), mode="w")
     if matrix.sparse:
         group = store.create_group("X")
@@ -276,11 +271,6 @@ _WRITERS: dict[str, Any] = {
     ".hdf5": _hdf5,
     ".zarr": _zarr,
 }
-_NEEDS = {
-    ".parquet": ("pyarrow", "Parquet"),
-    ".h5": ("h5py", "HDF5"),
-    ".hdf5": ("h5py", "HDF5"),
-    ".zarr": ("zarr", "Zarr"),
-}
+_NEEDS = {".parquet": _PYARROW, ".h5": _H5PY, ".hdf5": _H5PY, ".zarr": _ZARR}
 _SPARSE = (".npz", ".mtx", ".mtx.gz", ".mat", ".h5", ".hdf5", ".zarr")
 SUFFIXES = tuple(_WRITERS)

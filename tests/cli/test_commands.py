@@ -17,6 +17,7 @@ from scipy import sparse
 import relunmd
 from relunmd.cli import main
 from relunmd.readers import open_matrix
+from relunmd.readers.text import NAMES
 from tests.conftest import needs_data
 from tests.readers import samples
 from tests.readers.test_readers import dense
@@ -429,6 +430,10 @@ class TestHelp:
             for option in command.params:
                 if isinstance(option, click.Option) and not option.hidden:
                     assert option.help, (command.name, option.name)
+
+    def test_names_are_those_that_the_reader_knows(self):
+        (option,) = (option for option in main.commands["fit"].params if option.name == "names")
+        assert tuple(option.type.choices) == NAMES
 
     def test_version(self, run):
         assert run("--version").stdout == f"relunmd {relunmd.__version__}\n"

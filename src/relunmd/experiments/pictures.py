@@ -7,6 +7,7 @@ from typing import Any
 from relunmd.errors import MissingDependencyError
 from relunmd.experiments.report import Paragraph, Picture
 from relunmd.files import write_beside
+from relunmd.optional import need
 
 __all__ = ["GREY", "LEGEND", "figure", "plain_log_ticks", "save", "styles", "where_possible"]
 
@@ -46,11 +47,10 @@ def styles(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 def figure(width: float = 7.0, height: float = 4.4, panels: int = 1) -> tuple[Any, list[Any]]:
     """An empty figure and its axes, side by side; nothing global is touched."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as reason:
-        raise MissingDependencyError("Pictures need matplotlib: pip install 'relunmd[plot]'.") from reason
+    need("matplotlib", "Pictures need", "plot")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     made = Figure(figsize=(width, height), dpi=150, layout="constrained")
     FigureCanvasAgg(made)
     axes = list(made.subplots(1, panels, squeeze=False)[0])

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.errors import FileError, MissingDependencyError
+from relunmd.errors import FileError
+from relunmd.optional import need
 from relunmd.readers.bounds import Bounds
 from relunmd.readers.contents import Entry
-from relunmd.readers.stored import CSR, check_sizes, is_group, stored_sparse
+from relunmd.readers.stored import CSR, check_sizes, is_group, stored_entry
 
 __all__ = ["SIGNATURE", "has_signature", "hdf5_entries", "opened", "own_member", "whole"]
 
@@ -29,12 +30,7 @@ _MOST_MEMBERS, _DEEPEST = 10_000, 16
 @contextmanager
 def opened(place: Path) -> Iterator[Any]:
     """The file, to be read."""
-    try:
-        import h5py
-    except ImportError as reason:
-        raise MissingDependencyError(
-            f"{place} is an HDF5 file; it needs h5py: pip install 'relunmd[files]'."
-        ) from reason
+    h5py = need("h5py", f"{place} is an HDF5 file; it needs", "files")
     with h5py.File(place, "r") as file:
         yield file
 
@@ -64,7 +60,7 @@ def own_member(group: Any, name: str) -> Any | None:
 def hdf5_entries(place: Path, bounds: Bounds, stack: ExitStack) -> list[Entry]:
     """The arrays and sparse matrices; the file stays open as long as the stack."""
     file = stack.enter_context(opened(place))
-    return [_entry(place, name, member, bounds) for name, member in _members(file, "", 0, set())]
+    return [stored_entry(place, name, member, bounds, check_dataset) for name, member in _members(file, "", 0, set())]
 
 
 def _members(group: Any, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
@@ -83,17 +79,6 @@ def _members(group: Any, path: str, depth: int, seen: set[int]) -> Iterator[tupl
         if address not in seen and depth < _DEEPEST and len(seen) < _MOST_MEMBERS:  # Groups may hold themselves.
             seen.add(address)
             yield from _members(member, f"{place}/", depth + 1, seen)
-
-
-def _entry(place: Path, name: str, member: Any, bounds: Bounds) -> Entry:
-    if is_group(member):
-        return stored_sparse(place, name, member, bounds, check_dataset)
-
-    def load() -> Any:
-        check_dataset(member, place, bounds)
-        return member
-
-    return Entry(name, tuple(member.shape or ()), member.dtype.name, load, lazy=True)
 
 
 def check_dataset(dataset: Any, place: Path, bounds: Bounds) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.errors import FileError, MissingDependencyError
+from relunmd.errors import FileError
+from relunmd.optional import need
 from relunmd.readers.bounds import Bounds
 from relunmd.readers.contents import Entry
 
@@ -54,10 +55,7 @@ def _told(image: Array) -> str:
 
 def _pixels(file: Path) -> Array:
     """The grey values of an image; colours are let through if they are shades of grey."""
-    try:
-        from PIL import Image
-    except ImportError as reason:
-        raise MissingDependencyError(f"{file} is an image; it needs Pillow: pip install 'relunmd[images]'.") from reason
+    Image = need("PIL.Image", f"{file} is an image; it needs", "images")
     try:
         with Image.open(file, formats=_FORMATS) as image:
             if image.width * image.height > _MOST_PIXELS:

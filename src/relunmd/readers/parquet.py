@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from relunmd.errors import FileError, MissingDependencyError
+from relunmd.errors import FileError
+from relunmd.optional import need
 from relunmd.readers.bounds import Bounds
 from relunmd.readers.collected import Collected
 from relunmd.readers.contents import Entry
@@ -19,12 +20,7 @@ _BATCH_BYTES = 1 << 25
 
 def parquet_entries(place: Path, bounds: Bounds) -> list[Entry]:
     """The columns as one matrix, those that name the rows left out."""
-    try:
-        from pyarrow import parquet
-    except ImportError as reason:
-        raise MissingDependencyError(
-            f"{place} is a Parquet file; it needs pyarrow: pip install 'relunmd[parquet]'."
-        ) from reason
+    parquet = need("pyarrow.parquet", f"{place} is a Parquet file; it needs", "parquet")
     with parquet.ParquetFile(place) as file:
         fields, left_out = _numeric(place, file.schema_arrow)
         height = int(file.metadata.num_rows)

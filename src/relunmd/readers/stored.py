@@ -12,10 +12,12 @@ from relunmd.errors import FileError
 from relunmd.readers.bounds import Bounds
 from relunmd.readers.contents import Entry
 
-__all__ = ["CSR", "check_sizes", "is_group", "stored_sparse"]
+__all__ = ["CSR", "Check", "check_sizes", "is_group", "stored_entry"]
 
 log = logging.getLogger("relunmd")
 CSR = ("data", "indices", "indptr")
+Check = Callable[[Any, Path, Bounds], None]
+"""Refuses an array that is not to be read."""
 
 
 def is_group(member: Any) -> bool:
@@ -34,9 +36,19 @@ def check_sizes(stored: Any, place: Path, bounds: Bounds) -> None:
         bounds.memory(prod(stored.chunks) * dtype.itemsize, f"a chunk of {stored.name!r}, {tuple(stored.chunks)},")
 
 
-def stored_sparse(
-    place: Path, name: str, group: Any, bounds: Bounds, check: Callable[[Any, Path, Bounds], None]
-) -> Entry:
+def stored_entry(place: Path, name: str, member: Any, bounds: Bounds, check: Check) -> Entry:
+    """An array, which stays in its file, or a sparse matrix."""
+    if is_group(member):
+        return _stored_sparse(place, name, member, bounds, check)
+
+    def load() -> Any:
+        check(member, place, bounds)
+        return member
+
+    return Entry(name, tuple(member.shape or ()), np.dtype(member.dtype).name, load, lazy=True)
+
+
+def _stored_sparse(place: Path, name: str, group: Any, bounds: Bounds, check: Check) -> Entry:
     """A group with data, indices and indptr: CSR stays in its file, CSC is read."""
     from relunmd.matrix.stored import stored_form, stored_shape  # With them comes numba, which few files need.
 

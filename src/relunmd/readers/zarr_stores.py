@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from relunmd.errors import FileError, MissingDependencyError
+from relunmd.errors import FileError
+from relunmd.optional import need
 from relunmd.readers.bounds import Bounds
 from relunmd.readers.contents import Entry
-from relunmd.readers.stored import CSR, check_sizes, is_group, stored_sparse
+from relunmd.readers.stored import CSR, check_sizes, is_group, stored_entry
 
 __all__ = ["is_zarr", "zarr_entries"]
 
@@ -38,20 +39,15 @@ def is_zarr(place: Path) -> bool:
 
 def zarr_entries(place: Path, bounds: Bounds) -> list[Entry]:
     """The arrays and sparse matrices of a store."""
-    try:
-        import zarr
-    except ImportError as reason:
-        raise MissingDependencyError(
-            f"{place} is a Zarr store; it needs zarr: pip install 'relunmd[files]'."
-        ) from reason
+    zarr = need("zarr", f"{place} is a Zarr store; it needs", "files")
     for mark in _MARKS:
         file = place / mark
         if file.is_file() and file.stat().st_size > _MOST_METADATA:
             raise FileError(f"{file} must describe a Zarr store. It has {file.stat().st_size} bytes.")
     store: Any = zarr.open(str(place), mode="r")
     if not is_group(store):
-        return [_entry(place, "", store, bounds)]
-    return [_entry(place, name, member, bounds) for name, member in _members(store, "", 0)]
+        return [stored_entry(place, "", store, bounds, _check)]
+    return [stored_entry(place, name, member, bounds, _check) for name, member in _members(store, "", 0)]
 
 
 def _members(group: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -61,17 +57,6 @@ def _members(group: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
             yield place, member
         elif depth < _DEEPEST:
             yield from _members(member, f"{place}/", depth + 1)
-
-
-def _entry(place: Path, name: str, member: Any, bounds: Bounds) -> Entry:
-    if is_group(member):
-        return stored_sparse(place, name, member, bounds, _check)
-
-    def load() -> Any:
-        _check(member, place, bounds)
-        return member
-
-    return Entry(name, tuple(member.shape), np.dtype(member.dtype).name, load, lazy=True)
 
 
 def _check(array: Any, place: Path, bounds: Bounds) -> None:
