@@ -1,6 +1,7 @@
-"""A method of one's own in all of the paper's tables and figures.
+"""A method of one's own in all of the paper's tables and figures, and in comparisons.
 
-    python examples/own_algorithm.py all --quick -o results
+    python examples/own_algorithm.py reproduce all --quick -o results
+    python examples/own_algorithm.py compare X.npy --ranks 8,16 -o compared
 
 It is 3B-NMD with the momentum on the factors, in plain NumPy: it keeps no m×n matrix from one
 iteration to the next but needs the library for nothing. Anything that yields W and H can take part.
@@ -9,6 +10,7 @@ iteration to the next but needs the library for nothing. Anything that yields W 
 import numpy as np
 
 from relunmd import experiments
+from relunmd.cli import main
 
 
 @experiments.register("my 3B", momentum=0.7)
@@ -25,4 +27,4 @@ def my_three_block(X, W, H, momentum):
 
 
 if __name__ == "__main__":
-    experiments.main()
+    main()

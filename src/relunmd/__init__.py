@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from relunmd.door import decompose, inits
     from relunmd.errors import FileError, InputError, InsufficientMemoryError, MissingDependencyError, RelunmdError
     from relunmd.estimator import ReLUNMD
+    from relunmd.experiments import Comparison, compare
     from relunmd.init import Init, MeanCorrectedInit, NuclearInit, RandomInit, ShiftedInit, TSVDInit
     from relunmd.result import Decomposition, History, Status
     from relunmd.rows import FittedRows, fit_rows
@@ -44,6 +45,7 @@ __all__ = [
     "TSVD",
     "ANaive",
     "Algorithm",
+    "Comparison",
     "Decomposition",
     "FileError",
     "FittedRows",
@@ -68,6 +70,7 @@ __all__ = [
     "ThreeBlockFactored",
     "__version__",
     "algorithms",
+    "compare",
     "decompose",
     "fit_rows",
     "inits",
@@ -78,6 +81,7 @@ _HOMES = {
     "door": "decompose inits",
     "errors": "FileError InputError InsufficientMemoryError MissingDependencyError RelunmdError",
     "estimator": "ReLUNMD",
+    "experiments": "Comparison compare",
     "init": "Init MeanCorrectedInit NuclearInit RandomInit ShiftedInit TSVDInit",
     "result": "Decomposition History Status",
     "rows": "FittedRows fit_rows",

@@ -33,6 +33,11 @@ def run_of(matrix=None, contender=None, seed=0, max_iter=5, **options):
     )
 
 
+def silent():
+    """A display that shows nothing."""
+    return Display(Console(quiet=True))
+
+
 @pytest.fixture
 def output():
     return io.StringIO()

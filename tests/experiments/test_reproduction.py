@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from relunmd import datasets, experiments
+from relunmd.charts import looks
+from relunmd.cli import main
 from relunmd.errors import DatasetError, InputError, MissingDependencyError
 from relunmd.experiments import (
     basis,
@@ -23,21 +25,25 @@ from relunmd.experiments import (
     fig2,
     fig3,
     fig4,
-    pictures,
     table1,
     table2,
     table3,
     table4,
 )
-from relunmd.experiments.command import main
 from relunmd.experiments.display import Display
 from relunmd.experiments.experiment import SIX
 from relunmd.experiments.plan import Matrix, Setup
-from relunmd.experiments.report import Claim, Paragraph, Picture, Report, Section, Table, write_markdown
+from relunmd.plot import look
+from relunmd.report import Strong, Table
 from tests.conftest import needs_data
 
 ROOT = Path(__file__).parents[2]
 NAMES = ["table1", "table2", "table3", "table4", "fig1a", "fig1b", "fig2", "fig3", "fig4"]
+
+
+def report_of(page):
+    """The Markdown beside a page."""
+    return page.with_name("report.md").read_text(encoding="utf-8")
 
 
 def quiet():
@@ -83,8 +89,10 @@ def improving_any_rank(X, W, H):
 
 class TestAll:
     def test_from_plan_to_report_with_a_method_of_ones_own(self, tmp_path, small_experiments, own_method):
-        path = experiments.reproduce(["all"], tmp_path, quick=True, display=quiet())
+        page = experiments.reproduce(["all"], tmp_path, quick=True, display=quiet())
+        path = page.with_name("report.md")
         text = path.read_text(encoding="utf-8")
+        assert page.read_text(encoding="utf-8").count("my own") > 20
         for heading in (
             "Table 1",
             "Table 2",
@@ -135,7 +143,7 @@ class TestAll:
             raise DatasetError("put CBCL.mat there")
 
         monkeypatch.setattr(datasets, "cbcl", absent)
-        text = experiments.reproduce(["table1", "fig3", "fig4"], tmp_path, display=quiet()).read_text(encoding="utf-8")
+        text = report_of(experiments.reproduce(["table1", "fig3", "fig4"], tmp_path, display=quiet()))
         assert text.count("put CBCL.mat there") == 2
         assert text.count("Not run.") == 2
         assert "| 40 | 3 |" in text
@@ -146,7 +154,7 @@ class TestAll:
 
         experiments.register("broken")(broken)
         try:
-            text = experiments.reproduce(["table4"], tmp_path, quick=True, display=quiet()).read_text(encoding="utf-8")
+            text = report_of(experiments.reproduce(["table4"], tmp_path, quick=True, display=quiet()))
         finally:
             experiments.unregister("broken")
         assert "broken failed: RuntimeError: not yet written" in text
@@ -157,11 +165,12 @@ class TestAll:
         def missing(*size, **options):
             raise MissingDependencyError("Pictures need matplotlib")
 
-        monkeypatch.setattr(pictures, "figure", missing)
-        text = experiments.reproduce(
-            ["fig1a", "fig2", "fig3", "fig4"], tmp_path, quick=True, display=quiet()
-        ).read_text(encoding="utf-8")
-        assert text.count("Pictures need matplotlib") == 5  # Figure 1a has a second one, of all algorithms.
+        monkeypatch.setattr(look, "figure", missing)
+        page = experiments.reproduce(["fig1a", "fig2", "fig3", "fig4"], tmp_path, quick=True, display=quiet())
+        text = report_of(page)
+        assert text.count("Pictures need matplotlib") == 1  # The page draws the others itself.
+        assert text.count("(A chart, which report.html shows.)") == 4  # Figure 1a has a second one, of all algorithms.
+        assert page.read_text(encoding="utf-8").count('<svg class="chart wide"') == 6
         assert "| r | 3B-NMD | A-NMD |" in text
         assert "outside of the parts" in text
 
@@ -278,7 +287,7 @@ class TestVerdicts:
         assert "2 matrices × 1 start (5 × 5 without --quick)" in paragraph.text
         rows = {(row[0], row[1]): row[2:] for row in table.rows}
         assert rows["500", "A-NMD"] == ["33", "20.0", "20–20", "-39.4%", "fewer", "1.00", "1.00"]
-        assert rows["500", "3B-NMD"] == ["23", "30.0", "30–30", "+30.4%", "**no**", "0.12", "1.50"]
+        assert rows["500", "3B-NMD"] == ["23", "30.0", "30–30", "+30.4%", Strong("no"), "0.12", "1.50"]
         assert "3B-NMD at n = 500 (+30.4%)" in notes[0].text
         assert notes[1].text == counts.A_NMD_NEEDS_FEWER
 
@@ -354,7 +363,7 @@ class TestVerdicts:
         good = table1._section(setup, FakeResults(make))
         bad = table1._section(setup, FakeResults(lambda run: make(run, 0.02)))
         assert {row[-1] for row in good.blocks[1].rows} == {"yes"}
-        assert {row[-1] for row in bad.blocks[1].rows} == {"**no**"}
+        assert {row[-1] for row in bad.blocks[1].rows} == {Strong("no")}
         assert good.claims[0].holds
         swapped = {"random": "tsvd", "tsvd": "random", "nuclear": "nuclear"}
         shuffled = FakeResults(lambda run: {"start_error": table1.TABLE1[500, 8][swapped[run.case.init]]})
@@ -467,28 +476,11 @@ class TestVerdicts:
 
 
 class TestReport:
-    def test_markdown(self, tmp_path):
-        section = Section(
-            "fig9",
-            "Figure 9: a | b",
-            [Paragraph("Words."), Table(["n", "name"], [["1.5", "a|b"], ["–", "c"]]), Picture("p.png", "alt [text]")],
-            [Claim("it holds", True, "1 < 2"), Claim("it does not", False, "2 > 1"), Claim("who knows", None, "–")],
-        )
-        machine = {"python": "3", "versions": {"numpy": "2"}, "blas": [], "machine": "a machine", "cores": 2}
-        write_markdown(Report("Title", ["Intro."], [section], [machine, machine]), tmp_path / "report.md")
-        text = (tmp_path / "report.md").read_text(encoding="utf-8")
-        assert "ratios of times between them say nothing" in text
-        assert "| n | name |\n| ---: | --- |\n| 1.5 | a\\|b |\n| – | c |" in text
-        assert "| fig9 | it does not | **not confirmed** |" in text
-        assert "- it holds: confirmed (1 < 2)." in text
-        assert "- who knows: not seen (–)." in text
-        assert "a machine, 2 cores; Python 3, numpy 2, BLAS: unknown." in text
-
     def test_looks_can_be_told_in_grey(self):
         labels = [*(c.label for c in SIX), "TSVD", "qn", "another"]
-        found = pictures.styles(labels)
-        assert len({(str(style["linestyle"]), style["marker"]) for style in found.values()}) == len(labels)
-        assert pictures.styles(["A-NMD"])["A-NMD"] == found["A-NMD"]
+        found = looks(labels)
+        assert len({(look.dashes, look.marker) for look in found.values()}) == len(labels)
+        assert looks(["A-NMD"])["A-NMD"] == found["A-NMD"]
 
     def test_the_mosaic_has_every_column_in_its_place(self):
         U = np.random.default_rng(0).random((361, 12))
@@ -499,7 +491,7 @@ class TestReport:
 
 class TestCommand:
     def test_a_table(self, tmp_path, small_experiments):
-        done = CliRunner().invoke(main, ["table1", "--quick", "-o", str(tmp_path / "out"), "--seed", "3"])
+        done = CliRunner().invoke(main, ["reproduce", "table1", "--quick", "-o", str(tmp_path / "out"), "--seed", "3"])
         assert done.exit_code == 0, done.output
         assert "Report: " in done.output
         assert "--seed 3" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
@@ -511,16 +503,22 @@ class TestCommand:
             (["table7"], "table7"),
             (["all", "--seed", "-1"], "-1"),
             (["all", "--data", "/not/there"], "/not/there"),
+            (["table1", "-o", "there"], "has a report.md that is not of such results"),
         ],
     )
-    def test_bad_arguments(self, arguments, word):
-        done = CliRunner().invoke(main, arguments)
+    def test_bad_arguments(self, arguments, word, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "there").mkdir()
+        (tmp_path / "there" / "report.md").write_text("of something else")
+        output = [] if "-o" in arguments else ["-o", "out"]
+        done = CliRunner().invoke(main, ["reproduce", *arguments, *output])
+        assert (tmp_path / "there" / "report.md").read_text() == "of something else"
         assert done.exit_code == 2
         assert word in done.output
 
     def test_a_foreign_folder(self, tmp_path, small_experiments):
         (tmp_path / "results.jsonl").write_text("my diary\n")
-        done = CliRunner().invoke(main, ["table1", "-o", str(tmp_path)])
+        done = CliRunner().invoke(main, ["reproduce", "table1", "-o", str(tmp_path)])
         assert done.exit_code == 2
         assert "Line 1 is none" in done.output
         assert "Traceback" not in done.output
@@ -528,28 +526,23 @@ class TestCommand:
     def test_ctrl_c(self, tmp_path):
         """A real signal in the middle of a run."""
         out = tmp_path / "out"
-        command = [sys.executable, "-m", "relunmd.experiments", "table1", "--quick", "-o", str(out)]
+        command = [sys.executable, "-m", "relunmd", "reproduce", "table1", "--quick", "-o", str(out)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while process.stdout.readline() and not (out / "results.jsonl").stat().st_size:
+        while process.stderr.readline() and not (out / "results.jsonl").stat().st_size:
             pass
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 130
-        assert errors.strip() == f"Interrupted. The same command goes on from what is in {out}."
+        assert errors.strip().endswith(f"Interrupted. The same command goes on from what is in {out}.")
+        assert "It was interrupted" in (out / "report.md").read_text(encoding="utf-8")  # Of what there is.
         lines = (out / "results.jsonl").read_bytes().splitlines()
         assert 1 <= len(lines) < 24
         assert all(json.loads(line)["contender"] == "the start alone" for line in lines)
 
     def test_an_existing_readme_is_left_alone(self, tmp_path, small_experiments):
         (tmp_path / "README.md").write_text("my project")
-        assert CliRunner().invoke(main, ["table1", "--quick", "-o", str(tmp_path)]).exit_code == 0
+        assert CliRunner().invoke(main, ["reproduce", "table1", "--quick", "-o", str(tmp_path)]).exit_code == 0
         assert (tmp_path / "README.md").read_text() == "my project"
-
-    def test_as_a_module(self):
-        done = subprocess.run(
-            [sys.executable, "-m", "relunmd.experiments", "--help"], capture_output=True, text=True, check=True
-        )
-        assert "fig1a" in done.stdout
 
 
 def test_the_example(tmp_path, small_experiments):
@@ -558,7 +551,7 @@ def test_the_example(tmp_path, small_experiments):
 
     try:
         runpy.run_path(str(ROOT / "examples" / "own_algorithm.py"))
-        text = experiments.reproduce(["table4"], tmp_path, quick=True, display=quiet()).read_text(encoding="utf-8")
+        text = report_of(experiments.reproduce(["table4"], tmp_path, quick=True, display=quiet()))
     finally:
         experiments.unregister("my 3B")
     rows = [line for line in text.splitlines() if "| my 3B |" in line]

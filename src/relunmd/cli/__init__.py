@@ -6,6 +6,7 @@ command needs, it imports itself.
 
 import click
 
+from relunmd.cli.comparing import compare, reproduce
 from relunmd.cli.data import data
 from relunmd.cli.extras import algorithms, completion, demo
 from relunmd.cli.fit import fit
@@ -25,6 +26,7 @@ Examples:
   relunmd info digits.npy
   relunmd fit digits.npy --rank 16 --seed 0 -o model.npz
   relunmd transform model.npz digits.npy -o W.csv
+  relunmd compare digits.npy --ranks 8,16 --max-time 2 -o digits-compared
 
 \b
 relunmd COMMAND --help tells more. For completion by the shell: relunmd completion --help.""",
@@ -37,7 +39,7 @@ def main() -> None:
     """
 
 
-for command in (fit, transform, reconstruct, info, convert, data, algorithms, demo, completion):
+for command in (fit, transform, reconstruct, info, compare, reproduce, convert, data, algorithms, demo, completion):
     main.add_command(command)
 
 

@@ -15,16 +15,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import config_context
+from sklearn.decomposition import non_negative_factorization
 
 from relunmd.algorithms import ALGORITHMS, Algorithm
+from relunmd.charts import PAPER, shown_name
 from relunmd.errors import InputError
 from relunmd.executor import ThreadExecutor, usable_cores
 from relunmd.init import TSVDInit
 from relunmd.init.given import GivenInit
-from relunmd.matrix import DenseSource
-from relunmd.validation import check_memory, make_problem
+from relunmd.validation import check_matrix, check_memory, make_problem
 
-__all__ = ["Contender", "Method", "added", "built_in", "register", "unregister"]
+__all__ = ["NMF", "Contender", "Method", "added", "built_in", "register", "registered", "unregister"]
 
 log = logging.getLogger("relunmd")
 Array = NDArray[Any]
@@ -35,17 +37,6 @@ X is m×n, float64 and read-only; W and H are copies of its own. What it does be
 timed, what the caller does is not. It need not end: the runner stops it.
 """
 
-PAPER = {
-    "naive": "Naive",
-    "a-naive": "A-Naive",
-    "em": "EM",
-    "a-em": "A-EM",
-    "a-nmd": "A-NMD",
-    "3b": "3B-NMD",
-    "tsvd": "TSVD",
-}
-"""The paper's algorithms and their names in it; all others are "added"."""
-
 
 @dataclass(frozen=True)
 class Contender:
@@ -54,6 +45,8 @@ class Contender:
     label: str
     method: Method = field(compare=False, repr=False)
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    takes: str = field(default="dense", compare=False)
+    """How it is given X: "dense", a float64 array; "memory", that or CSR in float64; "anything", as the user has it."""
 
 
 def built_in(algorithm: str | Algorithm[Any], label: str | None = None) -> Contender:
@@ -64,17 +57,19 @@ def built_in(algorithm: str | Algorithm[Any], label: str | None = None) -> Conte
     ('3B-NMD', 0.9)
     """
     settings = ALGORITHMS[algorithm]() if isinstance(algorithm, str) else algorithm
-    shown = label or PAPER.get(settings.name, settings.name)
     return Contender(
-        shown, lambda X, W, H: _iterates(settings, X, W, H), {"algorithm": settings.name} | asdict(settings)
+        label or shown_name(settings.name),
+        lambda X, W, H: _iterates(settings, X, W, H),
+        {"algorithm": settings.name} | asdict(settings),
+        "anything",
     )
 
 
-def _iterates(algorithm: Algorithm[Any], X: Array, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
-    source = DenseSource(X)
-    check_memory(source, X.dtype, W.shape[1], algorithm, TSVDInit())
+def _iterates(algorithm: Algorithm[Any], X: Any, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
+    source = check_matrix(X)
+    check_memory(source, W.dtype, W.shape[1], algorithm, TSVDInit())
     with ThreadExecutor(usable_cores()) as executor:
-        problem = make_problem(source, X.dtype, W.shape[1], executor)
+        problem = make_problem(source, W.dtype, W.shape[1], executor)
         state = algorithm.start(problem, *GivenInit(W, H).make(problem, np.random.default_rng(0)))
         if state.done:  # It is all in the start, as with the baseline.
             yield state.W, state.H / problem.matrix.scale
@@ -82,6 +77,20 @@ def _iterates(algorithm: Algorithm[Any], X: Array, W: Array, H: Array) -> Iterat
             state = algorithm.step(problem, state)
             yield state.W, state.H / problem.matrix.scale
 
+
+def _nmf(X: Any, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
+    """scikit-learn's coordinate descent, sweep by sweep, from NNDSVDa: its factors may not be negative."""
+    start: dict[str, Any] = {"init": "nndsvda"}
+    while True:
+        # One sweep a call is the same as many: the method has no memory. What it checks each time was checked before.
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            W, H, _ = non_negative_factorization(X, n_components=len(H), max_iter=1, tol=0.0, random_state=0, **start)
+        yield W, H
+        start = {"init": "custom", "W": W, "H": H}
+
+
+NMF = Contender("NMF", _nmf, {"library": "scikit-learn", "solver": "cd", "init": "nndsvda"}, "memory")
+"""The other baseline: X ≈ WH with W, H ≥ 0."""
 
 _registered: dict[str, Contender] = {}
 
@@ -111,7 +120,7 @@ def register(label: str, **settings: Any) -> Callable[[Callable[..., Iterator[tu
     """
     if not isinstance(label, str) or not label.strip():
         raise InputError(f"label must be a name to show. Got {label!r}.")
-    if label in _registered or label in PAPER.values() or label in ALGORITHMS:
+    if label in _registered or label in PAPER.values() or label in ALGORITHMS or label == NMF.label:
         raise InputError(f"label must be new. Got {label!r}, which takes part already.")
     try:
         written = json.loads(json.dumps(settings, allow_nan=False))
@@ -145,7 +154,12 @@ def unregister(label: str) -> None:
     _registered.pop(label, None)
 
 
+def registered() -> list[Contender]:
+    """Users' own."""
+    return list(_registered.values())
+
+
 def added() -> list[Contender]:
     """The contenders that the paper does not have: the library's other algorithms, and users' own."""
     ours = [built_in(name) for name in ALGORITHMS if name not in PAPER]
-    return ours + list(_registered.values())
+    return ours + registered()

@@ -7,8 +7,8 @@ from relunmd.experiments.contenders import Contender
 from relunmd.experiments.experiment import PAPERS, mean
 from relunmd.experiments.paper import Counts
 from relunmd.experiments.plan import Case, Run, Setup, synthetic
-from relunmd.experiments.report import Claim, Paragraph, Table
 from relunmd.experiments.results import Results
+from relunmd.report import Cell, Claim, Paragraph, Strong, Table
 from relunmd.solve import Limits
 
 __all__ = ["TOLERANCE", "CountTable", "Line", "faster"]
@@ -84,11 +84,11 @@ class Line:
         return f"{self.iterations:.1f}" if self.reached else f"not reached in {self.wanted - len(self.counts)}"
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Cell:
         if self.faithful is None:
             return "–"
         if not self.faithful:
-            return "**no**"
+            return Strong("no")
         return "fewer" if self.difference is not None and self.difference < -TOLERANCE else "yes"
 
 
@@ -139,7 +139,7 @@ class CountTable:
         """The table, with times as multiples of A-NMD's, and what is to be said about it."""
         matrices, starts = repetitions(setup)
         reference = {line.at: line.seconds for line in lines if line.label == "A-NMD" and line.reached}
-        rows = []
+        rows: list[list[Cell]] = []
         for line in lines:
             theirs = "–" if line.paper is None else f"{line.paper[0] / self.paper[line.at]['A-NMD'][0]:.2f}"
             ours = f"{line.seconds / reference[line.at]:.2f}" if line.reached and line.at in reference else "–"

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relunmd.charts import Axis, Chart, Line, Series
 from relunmd.experiments import pictures
 from relunmd.experiments.contenders import Contender
 from relunmd.experiments.experiment import SIX, TSVD, all_of, mean, milliseconds, seconds_each
 from relunmd.experiments.plan import Case, Matrix, Run, Setup
-from relunmd.experiments.report import Block, Paragraph, Picture, Table
 from relunmd.experiments.results import Record, Results
+from relunmd.report import Block, Drawing, Paragraph, Table
 from relunmd.solve import Limits
 
 __all__ = ["Curves", "Drawn", "error_at"]
@@ -48,6 +49,14 @@ class Drawn:
         """The final errors in words, best first."""
         listed = ", ".join(f"{label} {self.final[label]:.4f}" for label in self.ranking())
         return f"after {self.times[-1]:.0f} s: {listed}"
+
+    def sentence(self, where: str) -> str:
+        """Who is first in the end, in a sentence."""
+        first, *others = self.ranking()
+        second = f"{others[0]} follows with {self.final[others[0]]:.4f}" if others else ""
+        tsvd = f"the truncated SVD has {self.baseline:.4f}" if self.baseline is not None else ""
+        rest = ", ".join(filter(None, (second, tsvd)))
+        return f"On {where} {first} ends at the smallest error, {self.final[first]:.4f}{'; ' * bool(rest)}{rest}."
 
     def ranking(self) -> list[str]:
         """The labels by their final mean error, best first."""
@@ -94,6 +103,12 @@ class Curves:
         tsvd = None if baseline is None else baseline["error"]
         return Drawn(times, errors, final, best, tsvd, all_moving=max(firsts))
 
+    def finding(self, setup: Setup, results: Results) -> str:
+        """Who is first of all, in a sentence; empty if nothing has been run."""
+        everyone = self.drawn(setup, results, [*SIX, *setup.added])
+        where = f"{self.matrix.shape[0]} images of MNIST at rank {self.rank} after {self.seconds:g} s"
+        return "" if everyone is None else everyone.sentence(where)
+
     def blocks(self, setup: Setup, results: Results) -> tuple[list[Block], Drawn | None]:
         """The picture of the paper's algorithms, that with others added if there are any, and a table."""
         papers = self.drawn(setup, results, SIX)
@@ -105,11 +120,11 @@ class Curves:
                 "How far the error at time t, averaged over the starts, is above e_min, the smallest error of all runs "
                 "shown. The lower the better; both axes are logarithmic."
             ),
-            pictures.where_possible(lambda: self._picture(setup, papers, f"{self.name}.png")),
+            self._drawing(setup, papers, f"{self.name}.png"),
         ]
         if len(everyone.final) > len(papers.final):
             blocks += [Paragraph("With the added algorithms; they change e_min.")]
-            blocks += [pictures.where_possible(lambda: self._picture(setup, everyone, f"{self.name}-all.png"))]
+            blocks += [self._drawing(setup, everyone, f"{self.name}-all.png")]
         return [*blocks, *self._table(setup, results, everyone)], papers
 
     def _table(self, setup: Setup, results: Results, drawn: Drawn) -> list[Block]:
@@ -131,25 +146,20 @@ class Curves:
         )
         return [Paragraph(note), Table(["algorithm", "error, mean", "over the starts", "iterations", "ms each"], rows)]
 
-    def _picture(self, setup: Setup, drawn: Drawn, file: str) -> Picture:
-        made, (ax,) = pictures.figure()
-        for label, style in pictures.styles(list(drawn.errors)).items():
-            gap = np.maximum(drawn.errors[label] - drawn.best, 1e-12)
-            ax.plot(drawn.times, gap, linewidth=1.9, markersize=6, markevery=(17, 45), **style)
-        if drawn.baseline is not None:
-            ax.axhline(drawn.baseline - drawn.best, color=pictures.GREY, linewidth=1.2, linestyle=(0, (2, 2)))
-            ax.annotate(
-                "TSVD", (drawn.times[0], drawn.baseline - drawn.best), (2, 4), textcoords="offset points", fontsize=10
-            )
-        ax.set_yscale("log")
-        ax.set_xscale("log")
-        ax.set_xlim(drawn.times[0], drawn.times[-1])
-        lowest = min(float((errors - drawn.best)[-1]) for errors in drawn.errors.values())
-        ax.set_ylim(bottom=max(lowest, 1e-5) * 0.7)
-        ax.set_xlabel("time after the start (seconds)")
-        ax.set_ylabel(f"E(t) − e$_{{min}}$,  e$_{{min}}$ = {drawn.best:.4f}")
-        ax.set_title(f"{self.matrix.name}, {self.matrix.shape[0]} images, r = {self.rank}", fontsize=12.5)
-        ax.legend(**pictures.LEGEND, ncols=2)
-        pictures.save(made, setup.output / file)
+    def _drawing(self, setup: Setup, drawn: Drawn, file: str) -> Drawing:
+        lowest = max(min(float((errors - drawn.best)[-1]) for errors in drawn.errors.values()), 1e-5) * 0.7
+        series = []
+        for label, errors in drawn.errors.items():
+            gap = errors - drawn.best
+            series.append(Series.of(label, drawn.times, np.where(gap >= lowest, gap, np.nan)))
+        lines = () if drawn.baseline is None else (Line("TSVD", drawn.baseline - drawn.best),)
+        chart = Chart(
+            f"{self.matrix.name}: {self.matrix.shape[0]} images, r = {self.rank}, e_min = {drawn.best:.4f}",
+            Axis("time after the start", "s", log=True),
+            Axis("E(t) − e_min", log=True),
+            tuple(series),
+            lines,
+        )
         order = ", ".join(drawn.ranking())
-        return Picture(file, f"Error above the best over time on {self.matrix.name}; at the end, best first: {order}.")
+        alt = f"Error above the best over time on {self.matrix.name}; at the end, best first: {order}."
+        return pictures.drawing([chart], setup.output / file, alt)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from relunmd.algorithms import ANaive
 from relunmd.experiments.contenders import Contender, built_in
 from relunmd.experiments.plan import Run, Setup
-from relunmd.experiments.report import Claim, Section
 from relunmd.experiments.results import Record, Results
+from relunmd.report import Claim, Section
 
 __all__ = [
     "A_NAIVE_OF_DRIVER",

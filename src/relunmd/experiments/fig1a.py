@@ -5,8 +5,8 @@ import numpy as np
 from relunmd.experiments.curves import Curves, Drawn
 from relunmd.experiments.experiment import Experiment, not_seen
 from relunmd.experiments.plan import Setup, mnist
-from relunmd.experiments.report import Claim, Section
 from relunmd.experiments.results import Results
+from relunmd.report import Claim, Section
 
 __all__ = ["FIGURE_1A"]
 
@@ -24,7 +24,8 @@ BASELINE = "All six are far below the truncated SVD (by a quarter at least)"
 def _section(setup: Setup, results: Results) -> Section:
     blocks, drawn = _curves(setup).blocks(setup, results)
     claims = _claims(drawn) if drawn is not None and drawn.has_all_six else not_seen(EARLY, LATE, BASELINE)
-    return Section("fig1a", f"Figure 1a: 500 images of MNIST, {_curves(setup).seconds:g} s", blocks, claims)
+    title = f"Figure 1a: 500 images of MNIST, {_curves(setup).seconds:g} s"
+    return Section("fig1a", title, blocks, claims, _curves(setup).finding(setup, results))
 
 
 def _claims(drawn: Drawn) -> list[Claim]:

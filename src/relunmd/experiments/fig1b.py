@@ -6,8 +6,8 @@ from relunmd.experiments.curves import Curves, Drawn
 from relunmd.experiments.experiment import PAPERS, Experiment, all_of, mean, not_seen, seconds_each
 from relunmd.experiments.paper import TABLE3
 from relunmd.experiments.plan import Setup, mnist
-from relunmd.experiments.report import Claim, Paragraph, Section
 from relunmd.experiments.results import Results
+from relunmd.report import Claim, Paragraph, Section
 
 __all__ = ["FIGURE_1B"]
 
@@ -37,7 +37,8 @@ def _section(setup: Setup, results: Results) -> Section:
         label: mean([seconds_each(record) for record in all_of(results, curves.cell(setup, PAPERS[label]))])
         for label in ("A-NMD", "3B-NMD")
     }
-    return Section("fig1b", title, [*blocks, Paragraph(_overtaking(drawn, cost["A-NMD"] / cost["3B-NMD"]))], claims)
+    why = Paragraph(_overtaking(drawn, cost["A-NMD"] / cost["3B-NMD"]))
+    return Section("fig1b", title, [*blocks, why], claims, curves.finding(setup, results))
 
 
 def _overtaking(drawn: Drawn, ratio: float) -> str:

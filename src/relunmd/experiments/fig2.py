@@ -5,8 +5,9 @@ from relunmd.experiments.contenders import Contender
 from relunmd.experiments.experiment import PAPERS, TSVD, Experiment, milliseconds, not_seen, seconds_each
 from relunmd.experiments.paper import FIGURE2
 from relunmd.experiments.plan import Case, Matrix, Run, Setup, mnist
-from relunmd.experiments.report import Block, Claim, Paragraph, Picture, Section, Table
 from relunmd.experiments.results import Record, Results
+from relunmd.plot.curves import error_by_rank_chart
+from relunmd.report import Block, Claim, Drawing, Paragraph, Section, Table
 from relunmd.solve import Limits
 
 __all__ = ["FIGURE_2"]
@@ -46,7 +47,7 @@ def _section(setup: Setup, results: Results) -> Section:
     if not found:
         return Section("fig2", title, [Paragraph("Not run.")], not_seen(BELOW, SMALLEST, CHEAPEST))
     blocks: list[Block] = [
-        pictures.where_possible(lambda: _picture(setup, found, f"{matrix.shape[0]} images, {seconds:g} s")),
+        _drawing(setup, found, f"{matrix.shape[0]} images, {seconds:g} s"),
         Paragraph(
             f"The smallest error of an iteration that ended within {seconds:g} s, from the nuclear start (not "
             "counted), one start a rank; in brackets what can be read off the paper's plot, made on another machine. "
@@ -57,28 +58,19 @@ def _section(setup: Setup, results: Results) -> Section:
     return Section("fig2", title, blocks, _claims(found, ranks))
 
 
-def _picture(setup: Setup, found: dict[str, dict[int, Record]], what: str) -> Picture:
-    made, (left, right) = pictures.figure(10.5, 4.4, panels=2)
-    for label, style in pictures.styles(list(found)).items():
-        records = found[label]
-        left.plot(list(records), [r["error"] for r in records.values()], linewidth=1.9, markersize=7, **style)
-        if label != "TSVD":
-            each = [seconds_each(record) for record in records.values()]
-            right.plot(list(records), each, linewidth=1.9, markersize=7, **style)
-    for ax in (left, right):
-        ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
-        ax.set_xticks(sorted({rank for records in found.values() for rank in records}))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.set_xlabel("rank r")
-    pictures.plain_log_ticks(left)
-    pictures.plain_log_ticks(right)
-    left.set_ylabel("relative error E")
-    right.set_ylabel("time an iteration (seconds)")
-    left.set_title(what, fontsize=12.5)
-    left.legend(**pictures.LEGEND)
-    pictures.save(made, setup.output / "fig2.png")
-    return Picture("fig2.png", f"Left, the error by rank; right, the seconds an iteration: {', '.join(found)}.")
+def _drawing(setup: Setup, found: dict[str, dict[int, Record]], what: str) -> Drawing:
+    errors = {label: {rank: r["error"] for rank, r in records.items()} for label, records in found.items()}
+    each = {
+        label: {rank: seconds_each(r) for rank, r in records.items()}
+        for label, records in found.items()
+        if label != "TSVD"
+    }
+    charts = [
+        error_by_rank_chart(errors, f"Error by rank: {what}"),
+        error_by_rank_chart(each, f"Time an iteration by rank: {what}", "time an iteration", "s"),
+    ]
+    alt = f"The error by rank, and the seconds an iteration takes: {', '.join(found)}."
+    return pictures.drawing(charts, setup.output / "fig2.png", alt)
 
 
 def _table(found: dict[str, dict[int, Record]], ranks: tuple[int, ...], compare: bool) -> Table:

@@ -1,5 +1,6 @@
 """Figure 3: a sparse NMF basis of CBCL compressed, by rank: the error on the basis, and on the faces."""
 
+from relunmd.charts import Line
 from relunmd.errors import DatasetError
 from relunmd.experiments import pictures
 from relunmd.experiments.basis import FacesBasis
@@ -7,8 +8,9 @@ from relunmd.experiments.contenders import Contender
 from relunmd.experiments.experiment import SIX, TSVD, Experiment, not_seen
 from relunmd.experiments.paper import ZEROS_OF_BASIS
 from relunmd.experiments.plan import Case, Run, Setup
-from relunmd.experiments.report import Block, Claim, Paragraph, Picture, Section, Table
 from relunmd.experiments.results import Record, Results
+from relunmd.plot.curves import error_by_rank_chart
+from relunmd.report import Block, Claim, Drawing, Paragraph, Section, Table
 from relunmd.solve import Limits
 
 __all__ = ["FIGURE_3", "run_of"]
@@ -65,32 +67,24 @@ def _section(setup: Setup, results: Results) -> Section:
             f"V ≥ 0, is {original:.4f}. Left the error on U, right that on the faces X after U is replaced by "
             "max(0, WH), from one nuclear start a rank."
         ),
-        pictures.where_possible(lambda: _picture(setup, on_basis, on_faces, original)),
+        _drawing(setup, on_basis, on_faces, original),
         _table("error on U", on_basis, ranks(setup)),
         _table("error on X", on_faces, ranks(setup)),
     ]
     return Section("fig3", title, blocks, _claims(on_basis, on_faces, original, ranks(setup)))
 
 
-def _picture(
+def _drawing(
     setup: Setup, on_basis: dict[str, dict[int, float]], on_faces: dict[str, dict[int, float]], original: float
-) -> Picture:
-    made, (left, right) = pictures.figure(12.3, 4.4, panels=2)
-    for label, style in pictures.styles(list(on_basis)).items():
-        for ax, found in ((left, on_basis), (right, on_faces)):
-            ax.plot(list(found[label]), list(found[label].values()), linewidth=1.9, markersize=7, **style)
-    right.axhline(original, color=pictures.GREY, linewidth=1.6, linestyle=(0, (2, 2)))
-    right.annotate("original U, r = 100", (ranks(setup)[0], original), (0, 5), textcoords="offset points", fontsize=10)
-    for ax, what in ((left, "error on the basis U"), (right, "error on the faces X")):
-        ax.set_yscale("log")
-        ax.set_xticks(ranks(setup))
-        ax.set_xlabel("rank r")
-        ax.set_ylabel(f"relative {what}")
-        pictures.plain_log_ticks(ax)
-    right.set_ylim(bottom=0.93 * original)
-    made.legend(*left.get_legend_handles_labels(), loc="outside right upper", **pictures.LEGEND)
-    pictures.save(made, setup.output / "fig3.png")
-    return Picture("fig3.png", f"Errors on the NMF basis and on the faces by rank: {', '.join(on_basis)}.")
+) -> Drawing:
+    charts = [
+        error_by_rank_chart(on_basis, "Error on the basis U", "relative error on U"),
+        error_by_rank_chart(
+            on_faces, "Error on the faces X", "relative error on X", lines=(Line("original U, r = 100", original),)
+        ),
+    ]
+    alt = f"Errors on the NMF basis and on the faces by rank: {', '.join(on_basis)}."
+    return pictures.drawing(charts, setup.output / "fig3.png", alt)
 
 
 def _table(what: str, found: dict[str, dict[int, float]], shown: tuple[int, ...]) -> Table:

@@ -10,8 +10,9 @@ from relunmd.experiments import fig3, pictures
 from relunmd.experiments.basis import FacesBasis
 from relunmd.experiments.experiment import PAPERS, TSVD, Experiment, not_seen
 from relunmd.experiments.plan import Run, Setup
-from relunmd.experiments.report import Claim, Paragraph, Picture, Section
 from relunmd.experiments.results import Results
+from relunmd.plot import images, look
+from relunmd.report import Claim, Paragraph, Picture, Section
 
 __all__ = ["FIGURE_4", "mosaic", "smear"]
 
@@ -28,13 +29,9 @@ def _runs(setup: Setup) -> list[Run]:
 
 def mosaic(U: Array, across: int = 10, side: int = 19) -> Array:
     """The columns of U as images in a grid, each brightened to its own largest entry, with lines between."""
-    down = -(-U.shape[1] // across)
-    sheet = np.ones((down * (side + 1) + 1, across * (side + 1) + 1))
-    for j, column in enumerate(U.T):
-        top, left = (j // across) * (side + 1) + 1, (j % across) * (side + 1) + 1
-        image = column.reshape(side, side, order="F") / max(float(column.max()), 1e-300)
-        sheet[top : top + side, left : left + side] = image
-    return sheet
+    bright = U / np.maximum(U.max(axis=0), 1e-300)
+    upright = bright.T.reshape(-1, side, side).transpose(0, 2, 1)  # They are stored column by column.
+    return images.mosaic(upright.reshape(-1, side * side), (side, side), across, gap=1.0)
 
 
 def smear(U: Array, approximation: Array) -> float:
@@ -86,12 +83,12 @@ def _picture(setup: Setup, U: Array, found: dict[str, Array]) -> Picture:
         panels.append((f"{label}, r = {RANK}, error {error:.2f}", approximation))
     across = 2 if len(panels) <= 4 else 3
     down = -(-len(panels) // across)
-    made, _ = pictures.figure(4.0 * across, 4.25 * down)
+    made, _ = look.figure(4.0 * across, 4.25 * down)
     made.clear()
-    for place, (label, images) in enumerate(panels, 1):
+    for place, (label, shown) in enumerate(panels, 1):
         ax = made.add_subplot(down, across, place)
-        ax.imshow(mosaic(images), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
-        ax.set_title(label, fontsize=12.5)
+        ax.imshow(mosaic(shown), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
+        look.titled(ax, label)
         ax.set_axis_off()
     pictures.save(made, setup.output / "fig4.png")
     return Picture("fig4.png", f"Basis images of faces: {'; '.join(label for label, _ in panels)}.")

@@ -21,11 +21,12 @@ Measure = Callable[[Array, Array, Array], dict[str, float]]
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix by name; `load` makes it when its turn has come."""
+    """A matrix by name; `load` makes it when its turn has come, and `mark` tells it from others of that name."""
 
     name: str
     shape: tuple[int, int]
-    load: Callable[[], Array] = field(compare=False, repr=False)
+    load: Callable[[], Any] = field(compare=False, repr=False)
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Run:
         """What tells this run from every other, as it is written down."""
         case, limits = self.case, self.case.limits
         return {
-            "matrix": case.matrix.name,
+            "matrix": f"{case.matrix.name} #{case.matrix.mark}" if case.matrix.mark else case.matrix.name,
             "rank": case.rank,
             "init": case.init,
             "seed": case.seed,

@@ -8,22 +8,25 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
-from relunmd import kernels
+from relunmd import kernels, memory
 from relunmd.algorithms import TSVD
 from relunmd.errors import InputError
 from relunmd.executor import ThreadExecutor, usable_cores
 from relunmd.experiments.contenders import Contender
 from relunmd.init import INITS
 from relunmd.linalg import canonical_factors
-from relunmd.matrix import DenseSource
+from relunmd.matrix import CsrSource, DenseSource
 from relunmd.result import Status
 from relunmd.solve import Limits
-from relunmd.validation import check_memory, check_random_state, make_problem
+from relunmd.validation import check_matrix, check_memory, check_random_state, make_problem
 
 __all__ = ["Arena", "Course", "Start"]
 
 Array = NDArray[Any]
+_FLOAT = np.dtype(np.float64)
+_READ_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -52,24 +55,61 @@ class Course:
 
 
 class Arena:
-    """A matrix in float64 on which contenders run and are scored alike."""
+    """A matrix on which contenders run and are scored alike, in float64.
 
-    def __init__(self, X: Array) -> None:
-        self.X = np.array(X, dtype=np.float64)
-        self.X.flags.writeable = False
-        self._source = DenseSource(self.X)
-        kernels.warm_up(self.X.dtype)
+    An array is copied to float64; what is sparse or in a file stays what it is, and is made dense only for those who
+    cannot do with less.
+    """
+
+    def __init__(self, X: Any) -> None:
+        source = check_matrix(X)
+        if isinstance(source, DenseSource) and not isinstance(X, np.memmap):
+            memory.require(
+                8 * source.shape[0] * source.shape[1], "X in float64", "Keep it in a file (.npy, .h5, .zarr)."
+            )
+            X = np.array(X, dtype=np.float64)
+            X.flags.writeable = False
+            source = DenseSource(X)
+        self.X = X
+        self._source = source
+        kernels.warm_up(_FLOAT)
         # The executor is opened for each use and not kept open: meanwhile BLAS has its threads, for contenders' sake.
         self._executor = ThreadExecutor(usable_cores())
         with self._executor:
-            self._problem = make_problem(self._source, self.X.dtype, 1, self._executor)
+            self._problem = make_problem(self._source, _FLOAT, 1, self._executor)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._source.shape
+
+    def dense(self) -> Array:
+        """X as a float64 array."""
+        if isinstance(self.X, np.ndarray) and not isinstance(self.X, np.memmap):
+            return self.X
+        m, n = self.shape
+        memory.require(8 * m * n, "A dense X, which this method needs,", "Leave it out.")
+        X = np.empty((m, n))
+        for begin in range(0, m, _READ_ROWS):
+            rows = slice(begin, min(m, begin + _READ_ROWS))
+            part = self._source.read(rows)
+            X[rows] = part.toarray() if sparse.issparse(part) else part
+        X.flags.writeable = False
+        return X
+
+    def _given(self, contender: Contender) -> Any:
+        """X as this contender takes it."""
+        if contender.takes == "anything":
+            return self.X
+        if contender.takes == "memory" and isinstance(self._source, CsrSource):
+            return sparse.csr_matrix(self.X, dtype=np.float64)
+        return self.dense()
 
     def start(self, rank: int, init: str, seed: int) -> Start:
         """A start as `decompose` would make it from this seed, in the units of X."""
-        check_memory(self._source, self.X.dtype, rank, TSVD(), INITS[init]())
+        check_memory(self._source, _FLOAT, rank, TSVD(), INITS[init]())
         begin = time.perf_counter()
         with ThreadExecutor(usable_cores()) as executor:
-            problem = make_problem(self._source, self.X.dtype, rank, executor)
+            problem = make_problem(self._source, _FLOAT, rank, executor)
             W, H = INITS[init]().make(problem, check_random_state(seed))
             W, H = canonical_factors(W, H, problem.matrix.scale)
         seconds = time.perf_counter() - begin
@@ -99,8 +139,9 @@ class Arena:
         if limits.max_iter == 0:
             course.status = "No iteration was asked for."
             return course
+        given = self._given(contender)
         begin = time.perf_counter()
-        with _ended(iter(contender.method(self.X, start.W.copy(), start.H.copy()))) as iterates:
+        with _ended(iter(contender.method(given, start.W.copy(), start.H.copy()))) as iterates:
             while not course.status:
                 factors = next(iterates, None)
                 seconds = course.times[-1] + time.perf_counter() - begin

@@ -1,10 +1,9 @@
 """The experiments together: plan, runs, report."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
-from relunmd.errors import InputError, RelunmdError
+from relunmd.errors import InputError
 from relunmd.experiments.contenders import added
 from relunmd.experiments.display import Display
 from relunmd.experiments.experiment import Experiment
@@ -13,14 +12,15 @@ from relunmd.experiments.fig1b import FIGURE_1B
 from relunmd.experiments.fig2 import FIGURE_2
 from relunmd.experiments.fig3 import FIGURE_3
 from relunmd.experiments.fig4 import FIGURE_4
+from relunmd.experiments.making import check_folder, make_report
 from relunmd.experiments.plan import Setup
-from relunmd.experiments.report import Paragraph, Report, Section, write_markdown
 from relunmd.experiments.results import Results
-from relunmd.experiments.runner import Outcome, carry_out
+from relunmd.experiments.runner import Outcome
 from relunmd.experiments.table1 import TABLE_1
 from relunmd.experiments.table2 import TABLE_2
 from relunmd.experiments.table3 import TABLE_3
 from relunmd.experiments.table4 import TABLE_4
+from relunmd.report import Code, Link, Paragraph, Part, Report, Section
 
 __all__ = ["EXPERIMENTS", "reproduce"]
 
@@ -55,14 +55,15 @@ def reproduce(
     Parameters
     ----------
     names : of `EXPERIMENTS`, or "all"
-    output : folder for results.jsonl, the pictures and report.md; what it has already is not run again
+    output : folder for results.jsonl, the page report.html, report.md and the pictures; what it has already is not run
+        again
     quick : smaller data, fewer repetitions and shorter runs: seven minutes instead of 75 on two cores
     seed : for all matrices and starts
     data : folder of data sets to look in first; see `relunmd.datasets`
 
     Returns
     -------
-    The path of the report.
+    The path of the page.
 
     Notes
     -----
@@ -75,7 +76,7 @@ def reproduce(
     >>> list(experiments.EXPERIMENTS)
     ['table1', 'table2', 'table3', 'table4', 'fig1a', 'fig1b', 'fig2', 'fig3', 'fig4']
     >>> experiments.reproduce(["table1"], "results", quick=True)  # doctest: +SKIP
-    PosixPath('results/report.md')
+    PosixPath('results/report.html')
     """
     chosen = list(EXPERIMENTS) if "all" in names else list(names)
     unknown = [name for name in chosen if name not in EXPERIMENTS]
@@ -83,22 +84,10 @@ def reproduce(
         raise InputError(f"names must be among {', '.join(EXPERIMENTS)} or all. Got {unknown or names!r}.")
     if seed < 0:
         raise InputError(f"seed must be at least 0. Got {seed!r}.")
-    setup = Setup(Path(output), quick, seed, None if data is None else Path(data), tuple(added()))
+    setup = Setup(check_folder(output), quick, seed, None if data is None else Path(data), tuple(added()))
     results = Results(setup.output)
     runs = [run for name, experiment in EXPERIMENTS.items() if name in chosen for run in experiment.runs(setup)]
-    with display or Display() as shown:
-        if find_spec("matplotlib") is None:
-            shown.print("There will be no pictures: they need matplotlib (pip install 'relunmd[plot]').")
-        outcome = carry_out(runs, results, shown)
-        path = setup.output / "report.md"
-        try:
-            write_markdown(_report(setup, chosen, results, outcome), path)
-        except OSError as reason:
-            raise RelunmdError(
-                f"The report could not be written ({reason}). The results are in {results.path}."
-            ) from reason
-        shown.print(f"Report: {path}")
-    return path
+    return make_report(runs, results, display, lambda outcome: _report(setup, chosen, results, outcome))
 
 
 def _report(setup: Setup, chosen: Sequence[str], results: Results, outcome: Outcome) -> Report:
@@ -107,7 +96,28 @@ def _report(setup: Setup, chosen: Sequence[str], results: Results, outcome: Outc
     shown = [name for name, runs in planned.items() if name in chosen or all(results.has(run) for run in runs)]
     sections = [_section(EXPERIMENTS[name], setup, results, outcome) for name in shown]
     environments = results.environments([run for name in shown for run in planned[name]])
-    return Report("The paper, reproduced", _introduction(setup, shown), sections, environments)
+    settings = {
+        "experiments": ", ".join(shown),
+        "quick": "yes" if setup.quick else "no",
+        "seed": str(setup.seed),
+        "added to the paper's algorithms": ", ".join(contender.label for contender in setup.added) or "none",
+    }
+    introduction: list[str | Sequence[Part]] = [*_introduction(setup, shown)]
+    if outcome.interrupted:
+        introduction.append("It was interrupted: not all runs are here. The same command goes on.")
+    return Report("The paper, reproduced", _finding(sections), introduction, sections, settings, environments)
+
+
+def _finding(sections: Sequence[Section]) -> str:
+    """How many claims hold, which do not, and who is ahead."""
+    claims = [claim for section in sections for claim in section.claims]
+    judged = [claim for claim in claims if claim.holds is not None]
+    held = sum(claim.holds is True for claim in judged)
+    count = f"{held} of the {len(judged)} claims of the paper that were looked at hold here" if judged else (
+        "None of the paper's claims could be looked at"
+    )  # fmt: skip
+    unseen = f", {len(claims) - len(judged)} could not be seen" if judged and len(judged) < len(claims) else ""
+    return " ".join([f"{count}{unseen}.", *(section.finding for section in sections if section.finding)])
 
 
 def _section(experiment: Experiment, setup: Setup, results: Results, outcome: Outcome) -> Section:
@@ -116,23 +126,30 @@ def _section(experiment: Experiment, setup: Setup, results: Results, outcome: Ou
     notes |= {f"{run.contender.label} failed: {outcome.failed[run.key]}" for run in runs if run.key in outcome.failed}
     section = experiment.section(setup, results)
     blocks = [*section.blocks, *(Paragraph(note) for note in sorted(notes))]
-    return Section(section.name, section.title, blocks, section.claims)
+    return Section(section.name, section.title, blocks, section.claims, section.finding)
 
 
-def _introduction(setup: Setup, shown: list[str]) -> list[str]:
+def _introduction(setup: Setup, shown: list[str]) -> list[Sequence[Part]]:
     which = "Every table and figure" if len(shown) == len(EXPERIMENTS) else ", ".join(shown)
-    paper = (
-        f"{which} of Seraghiti, Awari, Vandaele, Porcelli and Gillis, "
-        '["Accelerated algorithms for nonlinear matrix decomposition with the ReLU function"]'
-        "(https://arxiv.org/abs/2305.08687) (MLSP 2023), run again with relunmd. X ≈ max(0, WH); "
-        "the error is E = ‖X − max(0, WH)‖ / ‖X‖. Every algorithm gets the same X in float64 and the same start; only "
-        "its own work is timed, and it is scored outside of that."
-    )
+    paper: list[Part] = [
+        f"{which} of Seraghiti, Awari, Vandaele, Porcelli and Gillis, ",
+        Link(
+            "“Accelerated algorithms for nonlinear matrix decomposition with the ReLU function”",
+            "https://arxiv.org/abs/2305.08687",
+        ),
+        (
+            " (MLSP 2023), run again with relunmd. X ≈ max(0, WH); the error is E = ‖X − max(0, WH)‖ / ‖X‖. Every "
+            "algorithm gets the same X in float64 and the same start; only its own work is timed, and it is scored "
+            "outside of that."
+        ),
+    ]
     quick = " --quick" * setup.quick
     names = "all" if len(shown) == len(EXPERIMENTS) else " ".join(shown)
-    how = f"Made with `python -m relunmd.experiments {names}{quick} --seed {setup.seed} -o DIRECTORY`."
+    how: list[Part] = ["Made with ", Code(f"relunmd reproduce {names}{quick} --seed {setup.seed} -o FOLDER"), "."]
     if setup.quick:
-        how += " A quick run: fewer repetitions, shorter times and 5 000 images for 50 000, so no verdict is final."
+        how.append(
+            " A quick run: fewer repetitions, shorter times and 5 000 images for 50 000, so no verdict is final."
+        )
     if setup.added:
-        how += f" Added to the paper's algorithms: {', '.join(contender.label for contender in setup.added)}."
+        how.append(f" Added to the paper's algorithms: {', '.join(contender.label for contender in setup.added)}.")
     return [paper, how]

@@ -42,9 +42,11 @@ MOST_POINTS = 600
 class Results:
     """What has been run, by the runs' keys."""
 
+    FILE = "results.jsonl"
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.path = folder / "results.jsonl"
+        self.path = folder / self.FILE
         self._records: dict[str, Record] = {}
         self._environment = environment()
         with self._writing():
@@ -102,6 +104,11 @@ class Results:
             if record is not None and record["environment"] not in found:
                 found.append(record["environment"])
         return found
+
+    def factors_file(self, run: Run) -> str | None:
+        """Where within the folder the factors of a run are, if they are."""
+        path = self._factors_path(run)
+        return path.relative_to(self.folder).as_posix() if path.exists() else None
 
     def _factors_path(self, run: Run) -> Path:
         return self.folder / "factors" / f"{run.file_name}.npz"

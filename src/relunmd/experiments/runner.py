@@ -22,10 +22,11 @@ log = logging.getLogger("relunmd")
 
 @dataclass
 class Outcome:
-    """What could not be run: sentences by matrix name, and by the key of a run."""
+    """What could not be run: sentences by matrix name, and by the key of a run; and whether it was interrupted."""
 
     missing: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
 
 
 def carry_out(runs: Iterable[Run], results: Results, display: Display) -> Outcome:

@@ -10,8 +10,8 @@ from relunmd.experiments.contenders import Contender
 from relunmd.experiments.experiment import Experiment, all_of, mean
 from relunmd.experiments.paper import TABLE1
 from relunmd.experiments.plan import Case, Run, Setup, synthetic
-from relunmd.experiments.report import Claim, Paragraph, Section, Table
 from relunmd.experiments.results import Results
+from relunmd.report import Cell, Claim, Paragraph, Section, Strong, Table
 from relunmd.solve import Limits
 
 __all__ = ["TABLE_1"]
@@ -46,7 +46,8 @@ def _runs(setup: Setup) -> list[Run]:
 
 
 def _section(setup: Setup, results: Results) -> Section:
-    rows, as_good, ordered = [], [], []
+    rows: list[list[Cell]] = []
+    as_good, ordered = [], []
     for (n, rank), wanted in TABLE1.items():
         found = {
             init: mean([record["start_error"] for record in all_of(results, _cell(setup, n, rank, init))])
@@ -56,7 +57,7 @@ def _section(setup: Setup, results: Results) -> Section:
             continue
         cells = [f"{wanted[init]:.2f}" for init in INITS] + [f"{found[init]:.3f}" for init in INITS]
         good = all(found[init] <= wanted[init] + TOLERANCE for init in INITS)
-        rows.append([str(n), str(rank), *cells, "yes" if good else "**no**"])
+        rows.append([str(n), str(rank), *cells, "yes" if good else Strong("no")])
         as_good.append(good)
         ordered.append(found["nuclear"] < found["tsvd"] < found["random"])
     columns = ["n", "r", *(f"{init}, paper" for init in INITS), *(f"{init}, here" for init in INITS), "as good"]

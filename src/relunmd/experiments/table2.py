@@ -4,8 +4,8 @@ from relunmd.experiments.counts import CountTable, faster
 from relunmd.experiments.experiment import A_NAIVE_OF_DRIVER, PAPERS, Experiment
 from relunmd.experiments.paper import TABLE2
 from relunmd.experiments.plan import Setup
-from relunmd.experiments.report import Paragraph, Section
 from relunmd.experiments.results import Results
+from relunmd.report import Paragraph, Section
 
 __all__ = ["TABLE_2"]
 

@@ -4,8 +4,8 @@ from relunmd.experiments.counts import CountTable, everyone, faster
 from relunmd.experiments.experiment import PAPERS, Experiment
 from relunmd.experiments.paper import TABLE3
 from relunmd.experiments.plan import Setup
-from relunmd.experiments.report import Section
 from relunmd.experiments.results import Results
+from relunmd.report import Section
 
 __all__ = ["FOUR", "TABLE_3"]
 

@@ -4,20 +4,25 @@ from relunmd.experiments.counts import CountTable, faster
 from relunmd.experiments.experiment import Experiment
 from relunmd.experiments.paper import TABLE4
 from relunmd.experiments.plan import Setup
-from relunmd.experiments.report import Paragraph, Section
 from relunmd.experiments.results import Results
 from relunmd.experiments.table3 import FOUR
+from relunmd.report import Code, Paragraph, Part, Section
 
 __all__ = ["TABLE_4"]
 
 _TABLE = CountTable("r", TABLE4, FOUR, lambda rank: (1000, rank))
 
-WHY = (
-    "The paper's own counts for n = 1000, r = 32 differ between its tables 3 and 4 (A-NMD 27 and 23, EM 78 and 72, "
-    "A-EM 36 and 33). At r = 8 and 64 neither another start, nor the one that the authors' program makes, nor its "
-    "rules in plain NumPy with exact SVDs bring the counts to the paper's: `python -m benchmarks.readings` measures "
-    "it, and benchmarks/RESULTS.md has the figures. So the difference is not in how the algorithms are written "
-    "here; from which runs the paper's figures come cannot be seen."
+WHY: tuple[Part, ...] = (
+    (
+        "The paper's own counts for n = 1000, r = 32 differ between its tables 3 and 4 (A-NMD 27 and 23, EM 78 and 72, "
+        "A-EM 36 and 33). At r = 8 and 64 neither another start, nor the one that the authors' program makes, nor its "
+        "rules in plain NumPy with exact SVDs bring the counts to the paper's: "
+    ),
+    Code("python -m benchmarks.readings"),
+    (
+        " measures it, and benchmarks/RESULTS.md has the figures. So the difference is not in how the algorithms are "
+        "written here; from which runs the paper's figures come cannot be seen."
+    ),
 )
 
 

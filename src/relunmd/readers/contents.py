@@ -24,6 +24,8 @@ class Entry:
     stored : "array", or how else it is stored
     lazy : whether `load` leaves the numbers in the file
     note : what else is to be told of it, in a few words
+    columns : the names of its columns, if the file has them
+    pixels : height and width of the images that its rows are, if the file says so
     """
 
     name: str
@@ -33,6 +35,8 @@ class Entry:
     stored: str = "array"
     lazy: bool = False
     note: str = ""
+    columns: tuple[str, ...] | None = None
+    pixels: tuple[int, int] | None = None
 
     @property
     def suits(self) -> bool:

@@ -29,7 +29,8 @@ def idx_entries(place: Path, bounds: Bounds) -> list[Entry]:
     with unpacked(place, bounds.text()) as stream:
         shape, dtype = _header(place, stream)
     rows = (shape[0], prod(shape[1:])) if len(shape) > 1 else shape
-    return [Entry("", rows, str(dtype.newbyteorder("=")), lambda: _flat(read_idx(place, bounds)))]
+    pixels = (shape[1], shape[2]) if len(shape) == 3 else None
+    return [Entry("", rows, str(dtype.newbyteorder("=")), lambda: _flat(read_idx(place, bounds)), pixels=pixels)]
 
 
 def _flat(A: Array) -> Array:

@@ -46,7 +46,7 @@ def image_entries(folder: Path, bounds: Bounds) -> list[Entry]:
             row[:] = image.ravel()
         return X
 
-    return [Entry("", shape, str(first.dtype), load)]
+    return [Entry("", shape, str(first.dtype), load, pixels=first.shape)]
 
 
 def _told(image: Array) -> str:

@@ -49,7 +49,7 @@ def parquet_entries(place: Path, bounds: Bounds) -> list[Entry]:
     several = len(left_out) > 1
     names = ", ".join(map(repr, left_out))
     note = f"the column{'s' * several} {names} of names {'are' if several else 'is'} left out" if left_out else ""
-    return [Entry("", shape, str(dtype), load, "columns", note=note)]
+    return [Entry("", shape, str(dtype), load, "columns", note=note, columns=tuple(field.name for field in fields))]
 
 
 def _numeric(place: Path, schema: Any) -> tuple[list[Any], list[str]]:

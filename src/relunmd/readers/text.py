@@ -69,7 +69,7 @@ def text_entries(place: Path, bounds: Bounds, names: str | None) -> list[Entry]:
     if layout is None or rows.height == 0:
         raise FileError(f"{place} must be a table of numbers. It holds none.")
     X = rows.whole()
-    return [Entry("", X.shape, str(X.dtype), lambda: X, "text", note=layout.note)]
+    return [Entry("", X.shape, str(X.dtype), lambda: X, "text", note=layout.note, columns=layout.columns)]
 
 
 def _lines(text: str, first: bool) -> list[str]:
@@ -125,6 +125,9 @@ class _Layout:
         """Whether every line ends with a delimiter."""
         self._count = len(basis)
         self.width = len(basis) - self._named_rows - self._ends
+        last = len(cells) - self._ends
+        self.columns = tuple(cells[max(0, last - self.width) : last]) if self.named_columns else None
+        """Their names, if they have any."""
         if self.named_columns and len(cells) not in (len(later), len(later) - 1):
             raise FileError(
                 f"{place} must be a table. Its first line has {len(cells)} cells and its second {len(later)}."

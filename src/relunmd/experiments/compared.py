@@ -1,0 +1,238 @@
+"""What the report of a comparison says and shows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relunmd.charts import Line
+from relunmd.experiments import imaging, pictures
+from relunmd.experiments.comparison import Comparison, settled_at
+from relunmd.experiments.contenders import NMF
+from relunmd.experiments.experiment import TSVD, mean, milliseconds, seconds_each
+from relunmd.matrix import Source
+from relunmd.plot import images, look
+from relunmd.plot.curves import convergence_chart, error_by_rank_chart, spectrum_chart
+from relunmd.plot.subjects import Factors
+from relunmd.report import Block, Cell, Paragraph, Picture, Report, Section, Strong, Table
+
+__all__ = ["comparison_report", "finding"]
+
+Array = NDArray[Any]
+_SHEETS = 6
+_COMPONENTS_NAMED, _COLUMNS_NAMED = 20, 8
+
+
+def comparison_report(
+    found: Comparison,
+    X: Source,
+    pixels: tuple[int, int] | None,
+    column_names: Sequence[str] | None,
+    environments: Sequence[Mapping[str, Any]],
+) -> Report:
+    """The report, its pictures written into the comparison's folder."""
+    introduction = [
+        (
+            "X ≈ max(0, WH); the error is ‖X − max(0, WH)‖ / ‖X‖. Every algorithm has the same X and the same start; "
+            "only its own work is timed, and it is scored outside of that. comparison.csv and comparison.json have "
+            "every run, points.csv what the charts show."
+        ),
+        *found.notes,
+    ]
+    sections = [_over_time(found), _all_runs(found)]
+    if len(found.ranks) > 1:
+        sections.insert(0, _by_rank(found))
+    factors = found.factors(found.ranks[-1])
+    if factors:
+        sections += _of_factors(found, factors, X, pixels, column_names)
+    title = f"{found.name}: algorithms compared"
+    return Report(title, finding(found), introduction, sections, found.settings, environments)
+
+
+def finding(found: Comparison) -> str:
+    """What came out, in a sentence or two."""
+    errors = found.errors()
+    ranks = [rank for rank in found.ranks if any(rank in by_rank for by_rank in errors.values())]
+    if not ranks:
+        return "No run has finished an iteration."
+    top = ranks[-1]
+    order = found.ranking(top)
+    best = order[0]
+    said = f"At rank {top} {best} has the smallest error, {errors[best][top]:.4g}"
+    below = [
+        f"{1 - errors[best][top] / errors[label][top]:.0%} below {name}'s {errors[label][top]:.4g}"
+        for label, name in ((TSVD.label, "the truncated SVD"), (NMF.label, "NMF"))
+        if label != best and top in errors.get(label, {})
+    ]
+    said += f": {' and '.join(below)}." if below else "."
+    rivals = [label for label in order[1:] if label not in (TSVD.label, NMF.label)]
+    if rivals and best not in (TSVD.label, NMF.label):
+        when = _reached(found, top, best, errors[rivals[0]][top])
+        second = f"{rivals[0]}, {errors[rivals[0]][top]:.4g}"
+        said += f" It has the error of the next ({second}) after {when:.3g} s." if when else f" The next is {second}."
+    others = list(ranks[:-1])
+    if others:
+        winners = {rank: found.ranking(rank)[0] for rank in others}
+        if set(winners.values()) == {best}:
+            said += f" It is also first at rank{'s' * (len(others) > 1)} {_listed(others)}."
+        else:
+            said += " " + "; ".join(f"at rank {rank} {label} is first" for rank, label in winners.items()).capitalize()
+            said += "."
+    return said
+
+
+def _listed(values: Sequence[int]) -> str:
+    words = [str(value) for value in values]
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _reached(found: Comparison, rank: int, label: str, error: float) -> float | None:
+    """Seconds after which an algorithm had an error, the mean over the starts; None if one did not."""
+    times = []
+    for run in found.of(rank, label):
+        curve = run["curve"]
+        there = [t for t, e in zip(curve["time"], curve["error"], strict=True) if e <= error]
+        if not there:
+            return None
+        times.append(there[0])
+    return mean(times) or None
+
+
+def _by_rank(found: Comparison) -> Section:
+    chart = error_by_rank_chart(found.errors(), f"{found.name}: final error by rank")
+    top = found.ranks[-1]
+    alt = f"The smallest error that each reached, by rank. At rank {top}, best first: {', '.join(found.ranking(top))}."
+    block = pictures.drawing([chart], found.folder / "error_by_rank.png", alt)
+    return Section("error by rank", "Error by rank", [block])
+
+
+def _over_time(found: Comparison) -> Section:
+    errors = found.errors()
+    blocks: list[Block] = []
+    for rank in found.ranks:
+        curves = found.curves(rank)
+        if not curves:
+            continue
+        base = errors.get(TSVD.label, {}).get(rank)
+        lines = () if base is None else (Line("TSVD", base),)
+        chart = convergence_chart(curves, f"{found.name}: error over time, rank {rank}", lines=lines)
+        order = ", ".join(f"{label} {errors[label][rank]:.4g}" for label in found.ranking(rank))
+        alt = f"At the end, best first: {order}."
+        blocks.append(pictures.drawing([chart], found.folder / f"convergence_{rank}.png", alt))
+    return Section("error over time", "Error over time", blocks or [Paragraph("No run has finished an iteration.")])
+
+
+def _all_runs(found: Comparison) -> Section:
+    several = any(len(found.of(rank, label)) > 1 for rank in found.ranks for label in found.labels)
+    columns = ["rank", "algorithm", "error", *(["over the starts"] if several else []), "to TSVD's", "iterations"]
+    columns += ["ms each", "s to 1 %"]
+    errors = found.errors()
+    rows: list[list[Cell]] = []
+    for rank in found.ranks:
+        base = errors.get(TSVD.label, {}).get(rank)
+        for place, label in enumerate(found.ranking(rank)):
+            runs = found.of(rank, label)
+            error = errors[label][rank]
+            shown = f"{error:.6g}"
+            spread = [f"{min(r['error'] for r in runs):.4g}–{max(r['error'] for r in runs):.4g}"] if several else []
+            settled = [s for run in runs if (s := settled_at(run)) is not None]
+            one_step = label == TSVD.label
+            rows.append(
+                [
+                    str(rank),
+                    label,
+                    Strong(shown) if place == 0 else shown,
+                    *spread,
+                    "–" if base is None or one_step else f"{error / base - 1:+.1%}",
+                    "–" if one_step else f"{mean([run['n_iter'] for run in runs]):.0f}",
+                    "–" if one_step else milliseconds(mean([seconds_each(dict(run)) for run in runs]), 2),
+                    f"{mean(settled):.3g}" if settled else "–",
+                ]
+            )
+    note = (
+        "“To TSVD's” is how far the error is from the truncated SVD's at the same rank; “s to 1 %” are the seconds "
+        "after which the error was within one hundredth of the smallest that the run reached"
+        + (" (means over the starts)." if several else ".")
+    )
+    return Section("table", "All of it in a table", [Table(columns, rows, "errors and times"), Paragraph(note)])
+
+
+def _of_factors(
+    found: Comparison,
+    factors: Mapping[str, tuple[Array, Array]],
+    X: Source,
+    pixels: tuple[int, int] | None,
+    column_names: Sequence[str] | None,
+) -> list[Section]:
+    rank = found.ranks[-1]
+    sections = []
+    if pixels is not None:
+        blocks: list[Block] = [
+            pictures.where_possible(lambda: _rows_picture(found, factors, X, pixels)),
+            pictures.where_possible(lambda: _components_picture(found, factors, pixels)),
+        ]
+        note = (
+            "Rows of X, and what each made of them at this rank; then the rows of H as images, each divided by its "
+            "largest entry: black is positive, middle grey zero, white negative."
+        )
+        sections.append(Section("images", f"Images at rank {rank}", [Paragraph(note), *blocks]))
+    if column_names is not None:
+        best, (W, H) = next(iter(factors.items()))
+        sections.append(_named_components(best, rank, W, H, column_names))
+    chart = spectrum_chart(
+        [Factors(label, *pair) for label, pair in factors.items()],
+        f"{found.name}: strength of components, rank {rank}",
+    )
+    alt = f"The singular values of WH, the strongest first: {', '.join(factors)}."
+    words = Paragraph("The singular values of WH: how many components carry the approximation.")
+    drawn = pictures.drawing([chart], found.folder / "spectrum.png", alt)
+    return [*sections, Section("components", f"Components at rank {rank}", [words, drawn])]
+
+
+def _shown(found: Comparison, factors: Mapping[str, tuple[Array, Array]]) -> list[str]:
+    """Whose images are shown: the best few, and the baselines."""
+    best = [label for label in factors if label not in (TSVD.label, NMF.label)][: _SHEETS - 2]
+    return [*best, *(label for label in (TSVD.label, NMF.label) if label in factors)]
+
+
+def _rows_picture(
+    found: Comparison, factors: Mapping[str, tuple[Array, Array]], X: Source, pixels: tuple[int, int]
+) -> Picture:
+    chosen = images.sample_rows(X.shape[0])
+    sheets = {"X": np.vstack([imaging.read_rows(X, slice(row, row + 1)) for row in chosen.tolist()])}
+    for label in _shown(found, factors):
+        W, H = factors[label]
+        sheets[label] = np.maximum(0, W[chosen] @ H)
+    height = 0.69 * len(sheets) * min(2.0, pixels[0] / pixels[1]) + 0.5
+    made, (ax,) = look.figure(9.6, max(2.0, height))
+    images.draw_rows(sheets, ax, pixels, f"Rows of {found.name} and their reconstructions at rank {found.ranks[-1]}")
+    pictures.save(made, found.folder / "reconstructions.png")
+    alt = f"Twelve rows of X as images, and below them their reconstructions by {', '.join(list(sheets)[1:])}."
+    return Picture("reconstructions.png", alt)
+
+
+def _components_picture(
+    found: Comparison, factors: Mapping[str, tuple[Array, Array]], pixels: tuple[int, int]
+) -> Picture:
+    labels = _shown(found, factors)
+    labels = list(dict.fromkeys([labels[0], *(label for label in labels if label in (TSVD.label, NMF.label))]))
+    made, axes = look.figure(3.4 * len(labels), 2.7, len(labels))
+    for ax, label in zip(axes, labels, strict=True):
+        images.draw_components(*factors[label], ax, pixels, title=f"{label}, rank {found.ranks[-1]}")
+    pictures.save(made, found.folder / "components.png")
+    return Picture("components.png", f"The components, rows of H, as images: {', '.join(labels)}.")
+
+
+def _named_components(label: str, rank: int, W: Array, H: Array, names: Sequence[str]) -> Section:
+    """The columns that are largest in each component."""
+    order = np.argsort(-np.linalg.norm(W, axis=0) * np.linalg.norm(H, axis=1), kind="stable")
+    rows = []
+    for place, component in enumerate(order[:_COMPONENTS_NAMED].tolist(), 1):
+        row = H[component] * (1 if np.abs(H[component]).max() == H[component].max() else -1)
+        largest = np.argsort(-row, kind="stable")[:_COLUMNS_NAMED]
+        rows.append([str(place), ", ".join(names[column] for column in largest.tolist() if row[column] > 0)])
+    words = Paragraph(f"The columns of X with the largest entries in each row of H of {label}, strongest first.")
+    return Section(
+        "columns", f"What the components are of, rank {rank}", [words, Table(["component", "columns"], rows)]
+    )

@@ -1,0 +1,18 @@
+"""Pictures of decompositions and comparisons, on Matplotlib axes.
+
+Every function draws into the Axes it is given, or into a new figure, and hands the Axes back. An algorithm has the same
+colour, dash and marker in all of them; these differ in lightness too, so that they can be told in grey.
+
+>>> import relunmd
+>>> from relunmd import datasets, plot
+>>> digits = datasets.digits()[:100]
+>>> runs = [relunmd.decompose(digits, 8, name, random_state=0, max_iter=20) for name in ("qn", "3b")]
+>>> ax = plot.convergence(runs)
+>>> [text.get_text() for text in ax.get_legend().get_texts()]
+['qn', '3B-NMD']
+"""
+
+from relunmd.plot.curves import convergence, error_by_rank, spectrum
+from relunmd.plot.images import components, reconstructions
+
+__all__ = ["components", "convergence", "error_by_rank", "reconstructions", "spectrum"]

@@ -1,0 +1,107 @@
+"""The look of the pictures, and charts drawn on Matplotlib axes. Nothing global is touched."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from relunmd.charts import Axis, Chart, Look
+from relunmd.errors import InputError
+from relunmd.optional import need
+
+__all__ = ["axes", "draw", "figure"]
+
+_GREY = "#555555"
+_LEGEND: dict[str, Any] = {"fontsize": 10.5, "frameon": False, "handlelength": 3.6}  # Long, so that dashes can be told.
+
+
+def axes(ax: Any) -> Any:
+    """The Axes to draw into: the given ones, or those of a new figure."""
+    if ax is None:
+        pyplot = need("matplotlib.pyplot", "Pictures need", "plot")
+        return pyplot.subplots(figsize=(7.0, 4.4), layout="constrained")[1]
+    if not hasattr(ax, "plot") or not hasattr(ax, "imshow"):
+        raise InputError(f"ax must be a Matplotlib Axes, or None for a new one. Got {type(ax).__name__}.")
+    return ax
+
+
+def figure(width: float = 7.0, height: float = 4.4, panels: int = 1) -> tuple[Any, list[Any]]:
+    """An empty figure to be saved, and its axes, side by side."""
+    need("matplotlib", "Pictures need", "plot")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    made = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    FigureCanvasAgg(made)
+    return made, list(made.subplots(1, panels, squeeze=False)[0])
+
+
+def draw(chart: Chart, ax: Any, legend: bool = True) -> Any:
+    """Draw a chart."""
+    _dress(ax)
+    limits = chart.limits()
+    for series in chart.series:
+        points = np.array(series.points).reshape(-1, 2)
+        if chart.x.log:
+            points[points[:, 0] <= 0, 0] = limits[0][0]  # The start, at no time at all.
+        every = None if chart.markers_everywhere else (0.04, 0.19)
+        style = _style(chart.looks[series.label]) | {"linewidth": 1.9, "markersize": 7, "markevery": every}
+        ax.plot(*points.T, label=_text(series.label), clip_on=False, **style)
+    for line in chart.lines:
+        ax.axhline(line.y, color=_GREY, linewidth=1.3, linestyle=(0, (2, 2)))
+        ax.annotate(
+            _text(line.label),
+            (limits[0][1], line.y),
+            (-3, 4),
+            textcoords="offset points",
+            ha="right",
+            fontsize=10,
+            color=_GREY,
+        )
+    for axis, name, (low, high) in ((chart.x, "x", limits[0]), (chart.y, "y", limits[1])):
+        _set_axis(ax, axis, name, low, high)
+    if chart.title:
+        ax.set_title(_text(chart.title), fontsize=12.5, wrap=True)
+    if legend and chart.series:
+        ax.legend(**_LEGEND, ncols=2 if len(chart.series) > 5 else 1)
+    return ax
+
+
+def outer_legend(made: Any, ax: Any) -> None:
+    """The legend of some axes at the right of the figure."""
+    made.legend(*ax.get_legend_handles_labels(), loc="outside right upper", **_LEGEND)
+
+
+def titled(ax: Any, title: str) -> None:
+    """A title in which nothing is taken for mathematics."""
+    ax.set_title(_text(title), fontsize=11.5, wrap=True)
+
+
+def _style(look: Look) -> dict[str, Any]:
+    dashes: Any = (0, look.dashes) if look.dashes else "-"
+    return {"color": look.colour, "linestyle": dashes, "marker": look.marker}
+
+
+def _dress(ax: Any) -> None:
+    ax.grid(visible=True, which="major", color="#cccccc", linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.tick_params(labelsize=11)
+    ax.xaxis.label.set_size(12.5)
+    ax.yaxis.label.set_size(12.5)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+def _set_axis(ax: Any, axis: Axis, name: str, low: float, high: float) -> None:
+    if axis.log:
+        getattr(ax, f"set_{name}scale")("log")
+    ticks: Sequence[float] = axis.ticks_between(low, high, 9)
+    getattr(ax, f"set_{name}ticks")(ticks, [f"{tick:g}" for tick in ticks])
+    getattr(ax, f"set_{name}ticks")([], minor=True)
+    getattr(ax, f"set_{name}lim")(low, high)
+    getattr(ax, f"set_{name}label")(_text(axis.title))
+
+
+def _text(text: str) -> str:
+    """A name as it is: Matplotlib takes what stands between dollars for mathematics."""
+    return text.replace("$", r"\$")

@@ -1,0 +1,50 @@
+"""The files of a report: report.html, report.md and points.csv, each written beside its place and renamed."""
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from relunmd.errors import RelunmdError
+from relunmd.files import write_beside
+from relunmd.report.blocks import Report
+from relunmd.report.html import html
+from relunmd.report.markdown import markdown
+
+__all__ = ["write_csv", "write_report"]
+
+
+def write_report(report: Report, folder: Path) -> Path:
+    """Write a report in a folder that has its pictures; gives the path of the page."""
+    page = folder / "report.html"
+    try:
+        _write(folder / "report.md", markdown(report))
+        write_csv(folder / "points.csv", ("section", "chart", "curve", "x", "y", "x is", "y is"), _points(report))
+        _write(page, html(report, folder))
+    except OSError as reason:
+        raise RelunmdError(
+            f"The report could not be written to {folder} ({reason}). The results are there; the same command makes it."
+        ) from reason
+    return page
+
+
+def _points(report: Report) -> Iterable[Sequence[str]]:
+    """What the page's charts show, point by point, in the same digits."""
+    for section, chart in report.charts:
+        for series in chart.series:
+            for x, y in zip(series.x, series.y, strict=True):
+                yield section, chart.title, series.label, x, y, chart.x.title, chart.y.title
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table as CSV in UTF-8."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    _write(path, text.getvalue())
+
+
+def _write(path: Path, text: str) -> None:
+    # A name of a file may hold halves of letters, which UTF-8 has no bytes for.
+    write_beside(path, lambda out: out.write(text.encode("utf-8", "replace")))
