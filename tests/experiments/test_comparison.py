@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -74,7 +75,9 @@ class TestWhatIsRun:
         W = model.fit_transform(X)
         assert found.errors()["NMF"][4] == pytest.approx(relative_error(X, W, model.components_), rel=1e-6)
 
-    @pytest.mark.parametrize("stored", [sparse.csr_array, sparse.csc_matrix, "hdf5", "memmap", np.float32, "frame"])
+    @pytest.mark.parametrize(
+        "stored", [sparse.csr_array, sparse.csc_matrix, "hdf5", "stored csr", "memmap", np.float32, "frame"]
+    )
     def test_any_kind_of_X_gives_the_same(self, stored, folder, monkeypatch):
         rounded = X.astype(np.float32)
         wanted = compared(rounded.astype(np.float64), 3, "wanted").errors()
@@ -83,6 +86,13 @@ class TestWhatIsRun:
                 file["X"] = rounded
             with h5py.File("X.h5") as file:
                 found = compared(file["X"], 3)
+        elif stored == "stored csr":
+            monkeypatch.setattr(Arena, "dense", None)
+            with h5py.File("X.h5", "w") as file:
+                csr = sparse.csr_array(rounded)
+                file["data"], file["indices"], file["indptr"] = csr.data, csr.indices, csr.indptr
+                file.attrs["shape"] = csr.shape
+                found = compared(file, 3)
         elif stored == "memmap":
             np.save("X.npy", rounded)
             found = compared(np.load("X.npy", mmap_mode="r"), 3)
@@ -107,8 +117,8 @@ class TestWhatIsRun:
 
     def test_settings_and_contenders(self):
         bold = experiments.built_in(ANMD(beta0=0.9), "bold")
-        found = compared(algorithms=["3B-NMD", ANMD(), bold])
-        assert found.labels == ("3B-NMD", "A-NMD", "bold", "TSVD", "NMF")
+        found = compared(algorithms=["3B-NMD", ANMD(), bold, "auto"])
+        assert found.labels == ("3B-NMD", "A-NMD", "bold", "qn", "TSVD", "NMF")
 
     def test_a_registered_method_is_in_python_command_and_page(self, folder):
         from click.testing import CliRunner
@@ -223,7 +233,7 @@ class TestResuming:
 
     def test_load_looks_at_no_other_files(self):
         compared()
-        path = comparison.Path("out/comparison.json")
+        path = Path("out/comparison.json")
         facts = json.loads(path.read_text())
         facts["runs"][0]["factors"] = "../../secret.npz"
         path.write_text(json.dumps(facts))
@@ -378,10 +388,13 @@ class TestImages:
         assert imaging.guess_image_shape(check_matrix(synthetic(300, 64, 4))) is None
         assert imaging.guess_image_shape(check_matrix(synthetic(300, 65, 4))) is None
         assert imaging.guess_image_shape(check_matrix(np.eye(64))) is None
+        grid, centres = np.linspace(0, 1, 256), np.random.default_rng(0).random((500, 1))
+        assert imaging.guess_image_shape(check_matrix(np.exp(-(((grid - centres) / 0.05) ** 2)))) is None  # Spectra.
 
     @needs_data
     def test_real_data(self):
         assert imaging.guess_image_shape(check_matrix(datasets.mnist(50))) == (28, 28)
+        assert imaging.guess_image_shape(check_matrix(np.ascontiguousarray(datasets.cbcl().T))) == (19, 19)
         for counts in (datasets.kos(), datasets.classic()):
             square = int(counts.shape[1] ** 0.5) ** 2
             assert imaging.guess_image_shape(check_matrix(counts.tocsr()[:, :square])) is None

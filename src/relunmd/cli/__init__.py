@@ -26,7 +26,7 @@ Examples:
   relunmd info digits.npy
   relunmd fit digits.npy --rank 16 --seed 0 -o model.npz
   relunmd transform model.npz digits.npy -o W.csv
-  relunmd compare digits.npy --ranks 8,16 --max-time 2 -o digits-compared
+  relunmd compare digits.npy --ranks 8,16 --max-time 1 -o digits-compared
 
 \b
 relunmd COMMAND --help tells more. For completion by the shell: relunmd completion --help.""",

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +37,8 @@ def _experiments(context: click.Context, option: click.Parameter, incomplete: st
 @click.command(
     epilog="""\b
 Examples:
-  relunmd compare digits.npy --ranks 8,16 --max-time 2 -o digits-compared
-  relunmd compare digits.npy --ranks 8 --algorithms qn,3b,a-nmd --starts 3 --max-time 1 -o three
+  relunmd compare digits.npy --ranks 8,16 --max-time 1 -o digits-compared
+  relunmd compare digits.npy --ranks 8 --algorithms qn,3b --starts 2 --max-iter 100 -o two
 
 \b
 FOLDER then has report.html, one file that can be mailed; report.md; the runs in
@@ -118,10 +118,9 @@ def compare(
     from relunmd.experiments import compare as compare_matrix
     from relunmd.readers import open_matrix
 
-    with running.working(f"opening {running.spoken(matrix)}", quiet):
-        stack = open_matrix(matrix, array, names)
-        opened = stack.__enter__()
-    with _closed(stack), _resumable(output):
+    with ExitStack() as stack, _resumable(output):
+        with running.working(f"opening {running.spoken(matrix)}", quiet):
+            opened = stack.enter_context(open_matrix(matrix, array, names))
         running.tell_note(opened, matrix, quiet)
         entry = opened.entry
         found = compare_matrix(
@@ -187,14 +186,6 @@ def reproduce(names: tuple[str, ...], quick: bool, data: str | None, seed: int, 
         page = reproduce_paper(names, output, quick=quick, seed=seed, data=data, display=_display(quiet))
     if not quiet:
         click.echo(str(page))
-
-
-@contextmanager
-def _closed(stack: Any) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        stack.__exit__(None, None, None)
 
 
 @contextmanager

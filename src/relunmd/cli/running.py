@@ -42,6 +42,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTIONS = {
     "checkpoint_every": "--checkpoint-every",
+    "column_names": "--column-names",
+    "image_shape": "--images",
     "max_iter": "--max-iter",
     "max_time": "--max-time",
     "n_jobs": "--threads",
@@ -90,7 +92,7 @@ def spoken(message: str) -> str:
     line = re.sub(r"\s*[\r\n\t]\s*", " ", message.strip())
     # Not within a path.
     line = re.sub(rf"(?<![\w/\\.-])({'|'.join(_OPTIONS)})(?![\w/\\-]|\.\w)", lambda found: _OPTIONS[found[0]], line)
-    line = re.sub(r"^(rank|tol|dtype|init|checkpoint|ridge|names) must", r"--\1 must", line)
+    line = re.sub(r"^(rank|tol|dtype|init|checkpoint|ridge|names|algorithms|ranks) must", r"--\1 must", line)
     line = line.replace("array=NAME", "--array NAME").replace("names=KIND", "--names")
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"

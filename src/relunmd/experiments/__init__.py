@@ -6,7 +6,8 @@ can be mailed. `register` lets a method of one's own take part in all of it. On 
 `relunmd reproduce`.
 """
 
-from relunmd.experiments.comparison import Comparison, compare
+from relunmd.experiments.comparing import compare
+from relunmd.experiments.comparison import Comparison
 from relunmd.experiments.contenders import Contender, added, built_in, register, registered, unregister
 from relunmd.experiments.reproduction import EXPERIMENTS, reproduce
 

@@ -1,5 +1,6 @@
 """Pictures of experiments: charts and sheets as PNG files, where Matplotlib is there."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,4 +40,6 @@ def where_possible(draw: Callable[[], Picture]) -> Picture | Paragraph:
 
 def save(made: Any, path: Path) -> None:
     """Write a figure as PNG."""
-    write_beside(path, lambda out: made.savefig(out, format="png"))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # Letters that the font lacks are boxes; the page has them.
+        write_beside(path, lambda out: made.savefig(out, format="png"))

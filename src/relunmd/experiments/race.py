@@ -15,9 +15,10 @@ from relunmd.algorithms import TSVD
 from relunmd.errors import InputError
 from relunmd.executor import ThreadExecutor, usable_cores
 from relunmd.experiments.contenders import Contender
+from relunmd.experiments.imaging import row_parts
 from relunmd.init import INITS
 from relunmd.linalg import canonical_factors
-from relunmd.matrix import CsrSource, DenseSource
+from relunmd.matrix import DenseSource
 from relunmd.result import Status
 from relunmd.solve import Limits
 from relunmd.validation import check_matrix, check_memory, check_random_state, make_problem
@@ -26,7 +27,6 @@ __all__ = ["Arena", "Course", "Start"]
 
 Array = NDArray[Any]
 _FLOAT = np.dtype(np.float64)
-_READ_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -89,20 +89,24 @@ class Arena:
         m, n = self.shape
         memory.require(8 * m * n, "A dense X, which this method needs,", "Leave it out.")
         X = np.empty((m, n))
-        for begin in range(0, m, _READ_ROWS):
-            rows = slice(begin, min(m, begin + _READ_ROWS))
-            part = self._source.read(rows)
+        for rows, part in row_parts(self._source):
             X[rows] = part.toarray() if sparse.issparse(part) else part
         X.flags.writeable = False
         return X
+
+    def _csr(self) -> Any:
+        """X as a CSR matrix of float64 in memory."""
+        needed = 24 * self._problem.facts.positives  # Values and indices, twice while they are put together.
+        memory.require(needed, "X in memory, as this method needs it,", "Leave it out.")
+        return sparse.vstack(
+            [sparse.csr_matrix(part, dtype=np.float64) for _, part in row_parts(self._source)], format="csr"
+        )
 
     def _given(self, contender: Contender) -> Any:
         """X as this contender takes it."""
         if contender.takes == "anything":
             return self.X
-        if contender.takes == "memory" and isinstance(self._source, CsrSource):
-            return sparse.csr_matrix(self.X, dtype=np.float64)
-        return self.dense()
+        return self._csr() if contender.takes == "memory" and self._source.sparse else self.dense()
 
     def start(self, rank: int, init: str, seed: int) -> Start:
         """A start as `decompose` would make it from this seed, in the units of X."""

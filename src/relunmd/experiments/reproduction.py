@@ -81,7 +81,7 @@ def reproduce(
     chosen = list(EXPERIMENTS) if "all" in names else list(names)
     unknown = [name for name in chosen if name not in EXPERIMENTS]
     if unknown or not chosen:
-        raise InputError(f"names must be among {', '.join(EXPERIMENTS)} or all. Got {unknown or names!r}.")
+        raise InputError(f"An experiment must be one of {', '.join(EXPERIMENTS)}, or all. Got {unknown or names!r}.")
     if seed < 0:
         raise InputError(f"seed must be at least 0. Got {seed!r}.")
     setup = Setup(check_folder(output), quick, seed, None if data is None else Path(data), tuple(added()))

@@ -12,6 +12,8 @@ from relunmd.optional import need
 __all__ = ["axes", "draw", "figure"]
 
 _GREY = "#555555"
+_LONGEST = 70
+"""Letters of a name that a picture has room for."""
 _LEGEND: dict[str, Any] = {"fontsize": 10.5, "frameon": False, "handlelength": 3.6}  # Long, so that dashes can be told.
 
 
@@ -46,11 +48,11 @@ def draw(chart: Chart, ax: Any, legend: bool = True) -> Any:
             points[points[:, 0] <= 0, 0] = limits[0][0]  # The start, at no time at all.
         every = None if chart.markers_everywhere else (0.04, 0.19)
         style = _style(chart.looks[series.label]) | {"linewidth": 1.9, "markersize": 7, "markevery": every}
-        ax.plot(*points.T, label=_text(series.label), clip_on=False, **style)
+        ax.plot(*points.T, label=shown(series.label, 32), clip_on=False, **style)
     for line in chart.lines:
         ax.axhline(line.y, color=_GREY, linewidth=1.3, linestyle=(0, (2, 2)))
         ax.annotate(
-            _text(line.label),
+            shown(line.label),
             (limits[0][1], line.y),
             (-3, 4),
             textcoords="offset points",
@@ -61,7 +63,7 @@ def draw(chart: Chart, ax: Any, legend: bool = True) -> Any:
     for axis, name, (low, high) in ((chart.x, "x", limits[0]), (chart.y, "y", limits[1])):
         _set_axis(ax, axis, name, low, high)
     if chart.title:
-        ax.set_title(_text(chart.title), fontsize=12.5, wrap=True)
+        ax.set_title(shown(chart.title), fontsize=12.5, wrap=True)
     if legend and chart.series:
         ax.legend(**_LEGEND, ncols=2 if len(chart.series) > 5 else 1)
     return ax
@@ -74,7 +76,7 @@ def outer_legend(made: Any, ax: Any) -> None:
 
 def titled(ax: Any, title: str) -> None:
     """A title in which nothing is taken for mathematics."""
-    ax.set_title(_text(title), fontsize=11.5, wrap=True)
+    ax.set_title(shown(title), fontsize=11.5, wrap=True)
 
 
 def _style(look: Look) -> dict[str, Any]:
@@ -99,9 +101,10 @@ def _set_axis(ax: Any, axis: Axis, name: str, low: float, high: float) -> None:
     getattr(ax, f"set_{name}ticks")(ticks, [f"{tick:g}" for tick in ticks])
     getattr(ax, f"set_{name}ticks")([], minor=True)
     getattr(ax, f"set_{name}lim")(low, high)
-    getattr(ax, f"set_{name}label")(_text(axis.title))
+    getattr(ax, f"set_{name}label")(shown(axis.title))
 
 
-def _text(text: str) -> str:
-    """A name as it is: Matplotlib takes what stands between dollars for mathematics."""
-    return text.replace("$", r"\$")
+def shown(text: str, longest: int = _LONGEST) -> str:
+    """A name as it is, if it is not too long: Matplotlib takes what stands between dollars for mathematics."""
+    short = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return " ".join(short.split()).replace("$", r"\$")

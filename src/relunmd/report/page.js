@@ -118,7 +118,10 @@
       svg.addEventListener("pointerdown", hover);
       svg.addEventListener("pointerleave", leave);
       svg.addEventListener("blur", leave);
+      // From here on keys mean something in it, which those who listen to the page are told by its role.
       svg.setAttribute("tabindex", "0");
+      svg.setAttribute("role", "application");
+      svg.setAttribute("aria-roledescription", "chart");
       svg.addEventListener("keydown", (event) => {
         const shown = series.map((_, which) => which).filter((which) => !hidden.has(which) && series[which].x.length);
         if (!shown.length) return;

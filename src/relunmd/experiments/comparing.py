@@ -1,0 +1,275 @@
+"""A comparison on a matrix of one's own: what is run.
+
+This is the one definition: `relunmd compare`, `relunmd.compare` and the page are made from it, and whatever algorithm
+the library has, or a user has registered, is in all three.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relunmd.algorithms import ALGORITHMS, AUTO, Algorithm
+from relunmd.charts import shown_name
+from relunmd.errors import InputError
+from relunmd.experiments import imaging
+from relunmd.experiments.compared import comparison_report
+from relunmd.experiments.comparison import Comparison
+from relunmd.experiments.contenders import NMF, Contender, built_in, registered
+from relunmd.experiments.display import Display
+from relunmd.experiments.experiment import TSVD
+from relunmd.experiments.making import check_folder, make_report
+from relunmd.experiments.plan import Case, Matrix, Run
+from relunmd.experiments.results import Record, Results
+from relunmd.experiments.runner import Outcome
+from relunmd.init import INITS
+from relunmd.matrix import Source
+from relunmd.plot.images import check_image_shape
+from relunmd.report import Report
+from relunmd.solve import Limits
+from relunmd.validation import check_limits, check_matrix, check_random_state, check_rank, check_starts
+
+__all__ = ["compare"]
+
+BASELINES = (TSVD, NMF)
+_MOST_KEPT = 1 << 26
+"""Bytes of W and H up to which they are kept for the pictures."""
+
+
+def compare(
+    X: Any,
+    ranks: int | Sequence[int],
+    output: str | Path = "comparison",
+    *,
+    algorithms: Sequence[str | Algorithm[Any] | Contender] | None = None,
+    max_time: float | None = 5.0,
+    max_iter: int | None = None,
+    starts: int = 1,
+    init: str = "shifted",
+    seed: int = 0,
+    image_shape: tuple[int, int] | str | None = "auto",
+    column_names: Sequence[str] | None = None,
+    name: str = "X",
+    display: Display | None = None,
+) -> Comparison:
+    """Run algorithms side by side on X at several ranks, with a truncated SVD and scikit-learn's NMF as baselines.
+
+    Parameters
+    ----------
+    X : m×n, nonnegative: whatever `decompose` takes
+    ranks : one or several
+    output : folder for the results, the page report.html, report.md, comparison.csv, comparison.json, and the pictures;
+        a run that it has already is not made again
+    algorithms : names of `relunmd.algorithms()` or of registered methods, settings, or contenders; None for all
+    max_time : seconds for each run, without its start; None for no limit (then `max_iter` is needed)
+    max_iter : iterations for each run
+    starts : how many starts, each from a seed of its own, `seed`, `seed` + 1, …; means are shown
+    init : the start that all algorithms have in common, a name of `relunmd.inits()`. The baselines are as they are: the
+        SVD has no start, NMF begins with NNDSVDa, since its factors may not be negative
+    image_shape : height and width if the rows of X are images; None if they are not; "auto" to find out
+    column_names : n names, for a table of what the components are of
+    name : what the report calls X
+    display : how progress is shown
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InputError
+        For what cannot be used, before anything is run.
+    KeyboardInterrupt
+        At Ctrl-C, after the report of the runs that were finished has been written.
+
+    Notes
+    -----
+    Everything is computed in float64. An array in memory is copied once; sparse X and X in a file stay as they are,
+    except for what a method needs. One for which the memory does not suffice is left out with a note, as is one that
+    fails. X is read once more than the runs do, so that the results of another X in the same folder are not taken for
+    those of this one.
+
+    Examples
+    --------
+    >>> import tempfile, relunmd
+    >>> from relunmd import datasets
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> found = relunmd.compare(
+    ...     datasets.digits()[:200], [4, 8], f"{folder.name}/out", algorithms=["qn", "3b"], max_time=None, max_iter=30
+    ... )  # doctest: +ELLIPSIS
+    8 runs to make...
+    >>> found.ranking(8)[0], sorted(found.errors()["TSVD"])
+    ('qn', [4, 8])
+    >>> folder.cleanup()
+    """
+    source = check_matrix(X)
+    shape = source.shape
+    limits = check_limits(None, 0, max_iter, max_time, endless=True)
+    if limits.max_time is None and limits.max_iter is None:
+        raise InputError("max_time or max_iter must be given, or the runs would not end.")
+    check_random_state(seed)
+    chosen_ranks = _check_ranks(ranks, shape)
+    contenders = _contenders(algorithms)
+    if init not in INITS:
+        raise InputError(f"init must be one of {', '.join(INITS)}. Got {init!r}.")
+    if column_names is not None and len(column_names) != shape[1]:
+        raise InputError(f"column_names must be {shape[1]} names, as X has columns. Got {len(column_names)}.")
+    if image_shape is not None and image_shape != "auto":
+        image_shape = check_image_shape(image_shape, shape[1])
+    folder = check_folder(output)
+    mark, nonzeros = _looked_at(source)
+    pixels: Any = imaging.guess_image_shape(source) if image_shape == "auto" else image_shape
+    plan = _Plan(
+        Matrix(name, shape, lambda: X, mark), chosen_ranks, contenders, limits, check_starts(starts), init, seed
+    )
+    settings = plan.settings(nonzeros, pixels, guessed=image_shape == "auto")
+    results = Results(folder)
+    names = None if column_names is None else [str(one) for one in column_names]
+    found: list[Comparison] = []
+
+    def report(outcome: Outcome) -> Report:
+        comparison = plan.comparison(results, outcome, settings, folder)
+        comparison.write()
+        found.append(comparison)
+        return comparison_report(comparison, source, pixels, names, results.environments(plan.runs()))
+
+    make_report(plan.runs(), results, display, report)
+    return found[0]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be run."""
+
+    matrix: Matrix
+    ranks: tuple[int, ...]
+    contenders: tuple[Contender, ...]
+    limits: Limits
+    starts: int
+    init: str
+    seed: int
+
+    def runs(self) -> list[Run]:
+        """Rank by rank and start by start, so that what is the same start is made once; the baselines once a rank."""
+        found = []
+        for rank in self.ranks:
+            for start in range(self.starts):
+                everyone = (*self.contenders, *BASELINES) if start == 0 else self.contenders
+                found += [self._run(rank, start, contender) for contender in everyone]
+        return found
+
+    def _run(self, rank: int, start: int, contender: Contender) -> Run:
+        m, n = self.matrix.shape
+        keeps = start == 0 and 8 * rank * (m + n) <= _MOST_KEPT
+        # The SVD is one step, which may take longer than the others are given.
+        limits = Limits(None, 0, 1, None) if contender is TSVD else self.limits
+        return Run(Case(self.matrix, rank, limits, self.init, self.seed + start, None, keeps), contender)
+
+    def settings(self, nonzeros: int, pixels: tuple[int, int] | None, guessed: bool) -> dict[str, str]:
+        """What was asked for, in words."""
+        m, n = self.matrix.shape
+        limits = [f"{self.limits.max_time:g} s"] if self.limits.max_time is not None else []
+        limits += [f"{self.limits.max_iter} iterations"] if self.limits.max_iter is not None else []
+        seeds = f"seed {self.seed}" if self.starts == 1 else f"seeds {self.seed} to {self.seed + self.starts - 1}"
+        told = f"{pixels[0]} × {pixels[1]} pixels{', as they look' * guessed}" if pixels else "not images"
+        return {
+            "matrix": self.matrix.name,
+            "shape": f"{m} × {n}",
+            "zeros": f"{1 - nonzeros / (m * n):.1%}",
+            "rows": told,
+            "ranks": ", ".join(map(str, self.ranks)),
+            "algorithms": ", ".join(contender.label for contender in self.contenders),
+            "baselines": "TSVD, max(0, X_r); NMF of scikit-learn, coordinate descent from NNDSVDa, which is timed",
+            "each run": " or ".join(limits),
+            "start": f"{self.init}, the same for all algorithms, not timed; {seeds}",
+            "computed in": "float64",
+        }
+
+    def comparison(self, results: Results, outcome: Outcome, settings: Mapping[str, str], folder: Path) -> Comparison:
+        """What came out."""
+        runs, notes = [], []
+        why = outcome.missing.get(self.matrix.name, "").removeprefix(f"{self.matrix.name}: ")
+        if why and not any(results.get(run) for run in self.runs()):
+            raise InputError(why)
+        for run in self.runs():
+            record = results.get(run)
+            where = f"{run.contender.label} at rank {run.case.rank}"
+            if record is not None:
+                runs.append(_told(run, record, results.factors_file(run)))
+                if not record["n_iter"]:
+                    notes.append(f"{where} finished no iteration: {record['status'].rstrip('.')}.")
+            elif run.key in outcome.failed:
+                notes.append(f"{where} could not be run: {outcome.failed[run.key]}")
+        if why:
+            notes.append(f"The rest could not be run: {why}")
+        if outcome.interrupted:
+            notes.append(f"It was interrupted: {len(runs)} of {len(self.runs())} runs are here; the same call goes on.")
+        labels = tuple(contender.label for contender in (*self.contenders, *BASELINES))
+        matrix = self.matrix
+        return Comparison(matrix.name, matrix.shape, self.ranks, labels, runs, settings, notes, folder)
+
+
+def _told(run: Run, record: Record, factors: str | None) -> dict[str, Any]:
+    kept = ("error", "n_iter", "time", "start_error", "start_time", "status", "curve", "settings")
+    return {
+        "algorithm": run.contender.label,
+        "rank": run.case.rank,
+        "seed": run.case.seed,
+        **{key: record[key] for key in kept},
+        "factors": factors,
+    }
+
+
+def _check_ranks(ranks: Any, shape: tuple[int, int]) -> tuple[int, ...]:
+    several = list(ranks) if isinstance(ranks, Iterable) and not isinstance(ranks, str | bytes) else [ranks]
+    if not several:
+        raise InputError("ranks must be one or several numbers. Got none.")
+    return tuple(sorted({check_rank(rank, shape) for rank in several}))
+
+
+def _contenders(algorithms: Any) -> tuple[Contender, ...]:
+    """Those asked for, without the baselines, which always take part."""
+    known = {name: built_in(name) for name in ALGORITHMS if name != TSVD.settings["algorithm"]}
+    known |= {contender.label: contender for contender in registered()}
+    if algorithms is None:
+        return tuple(known.values())
+    if isinstance(algorithms, str | Algorithm | Contender) or not isinstance(algorithms, Iterable):
+        algorithms = [algorithms]
+    by_name = {name.lower(): contender for name, contender in known.items()} | {"auto": known[AUTO]}
+    by_name |= {shown_name(name).lower(): contender for name, contender in known.items()}
+    found: dict[str, Contender] = {}
+    for given in algorithms:
+        if isinstance(given, str) and given.strip().lower() in {one.label.lower() for one in BASELINES}:
+            continue
+        if isinstance(given, Algorithm):
+            contender = built_in(given)
+        elif isinstance(given, Contender):
+            contender = given
+        elif isinstance(given, str) and given.strip().lower() in by_name:
+            contender = by_name[given.strip().lower()]
+        else:
+            raise InputError(f"algorithms must be among {', '.join(known)}. Got {given!r}.")
+        if contender.label in found and found[contender.label].settings != contender.settings:
+            raise InputError(
+                f"algorithms must have a name each. Got two called {contender.label!r}; "
+                "experiments.built_in(settings, label) gives one another."
+            )
+        found[contender.label] = contender
+    if not found:
+        raise InputError("algorithms must name one at least besides the baselines. Got none.")
+    return tuple(found.values())
+
+
+def _looked_at(X: Source) -> tuple[str, int]:
+    """A short hash of what X holds, and the number of its nonzeros."""
+    digest = hashlib.blake2b(repr((X.shape, str(X.dtype))).encode(), digest_size=8)
+    nonzeros = 0
+    for _, part in imaging.row_parts(X):
+        arrays = [part.data, part.indices, part.indptr] if hasattr(part, "indptr") else [np.asarray(part)]
+        nonzeros += int(np.count_nonzero(arrays[0]))
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest(), nonzeros
