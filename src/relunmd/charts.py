@@ -6,10 +6,13 @@ they can be told in grey.
 """
 
 import math
+import re
+import unicodedata
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["PAPER", "Axis", "Chart", "Line", "Look", "Series", "looks", "number", "shown_name"]
+__all__ = ["PAPER", "Axis", "Chart", "Line", "Look", "Series", "looks", "number", "shown_name", "visible"]
 
 PAPER = {
     "naive": "Naive",
@@ -44,7 +47,7 @@ class Look:
 
 
 _FIRST = ("3B-NMD", "A-NMD", "A-EM", "EM", "A-Naive", "Naive", "TSVD", "NMF", "3b-factored", "qn")
-"""Whose looks are always the same; others get the next ones in turn."""
+"""Whose looks are always the same."""
 
 # Colours that differ in lightness too (after Okabe and Ito).
 _LOOKS = (
@@ -63,16 +66,47 @@ _LOOKS = (
 )
 
 
+_MORE = tuple(
+    Look(look.colour, look.on_black, _LOOKS[(k + 4) % len(_LOOKS)].dashes, _LOOKS[(k + 9) % len(_LOOKS)].marker)
+    for k, look in enumerate(_LOOKS)
+)
+_OTHERS = (*_LOOKS[len(_FIRST) :], *_MORE)
+"""For those that are not among the first."""
+
+
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """A look for each label.
+    """A look for each label, in whatever order and company it comes, but that two others may want the same one.
 
     >>> from relunmd.charts import looks
     >>> looks(["mine", "qn"])["qn"] == looks(["qn", "yours"])["qn"]
     True
     """
-    named = list(labels)
-    order = [*_FIRST, *(label for label in named if label not in _FIRST)]
-    return {label: _LOOKS[order.index(label) % len(_LOOKS)] for label in named}
+    named = list(dict.fromkeys(labels))
+    found = {label: _LOOKS[_FIRST.index(label)] for label in named if label in _FIRST}
+    taken: set[int] = set()
+    for label in sorted(set(named) - found.keys()):
+        wanted = zlib.crc32(label.encode("utf-8", "replace"))
+        free = [place for place in range(len(_OTHERS)) if (wanted + place) % len(_OTHERS) not in taken] or [0]
+        place = (wanted + free[0]) % len(_OTHERS)
+        taken.add(place)
+        found[label] = _OTHERS[place]
+    return {label: found[label] for label in named}
+
+
+_TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
+"""What makes letters run the other way, and so a name look like another."""
+
+
+def visible(text: str) -> str:
+    r"""Text in one line, without control characters, halves of letters and what turns the rest around.
+
+    >>> from relunmd.charts import visible
+    >>> visible("a\nb <c> ‘d’ \u202etxt.exe")
+    'a b <c> ‘d’ �txt.exe'
+    """
+    line = re.sub(r"[\t\r\n]+", " ", text)
+    return "".join("\ufffd" if letter in _TURNING or unicodedata.category(letter) in ("Cc", "Cs") else letter
+                   for letter in line)  # fmt: skip
 
 
 def number(value: float) -> str:
@@ -120,6 +154,8 @@ class Axis:
     unit: str = ""
     log: bool = False
     ticks: tuple[float, ...] = ()
+    whole: bool = False
+    """Whether it has whole numbers alone."""
 
     @property
     def title(self) -> str:
@@ -144,14 +180,15 @@ class Axis:
         if self.ticks:
             step = -(-len(self.ticks) // most)
             return [tick for tick in self.ticks[::step] if low <= tick <= high]
-        return _logarithmic(low, high, most) if self.log else _even(low, high, most)
+        return _logarithmic(low, high, most) if self.log else _even(low, high, most, self.whole)
 
 
-def _even(low: float, high: float, most: int) -> list[float]:
+def _even(low: float, high: float, most: int, whole: bool = False) -> list[float]:
     power = 10.0 ** math.floor(math.log10((high - low) / most))
     step = next(by * power for by in (1, 2, 5, 10) if (high - low) / (by * power) <= most)
+    step = max(1.0, step) if whole else step
     first, last = math.ceil(low / step), math.floor(high / step)
-    return [round(place * step, 12) for place in range(first, last + 1)]
+    return [float(f"{place * step:.12g}") for place in range(first, last + 1)]
 
 
 def _logarithmic(low: float, high: float, most: int) -> list[float]:

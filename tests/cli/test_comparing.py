@@ -69,14 +69,14 @@ class TestCompare:
 
     def test_names_in_a_table_are_shown(self, run, folder):
         X = np.load("X.npy")[:, :3]
-        name = 'a "very" <b>odd</b> naïve, file.csv'
+        name = 'a "very" <b>odd naïve, file.csv'
         lines = ['"<i>one</i>","größe, ""x""",third', *(",".join(f"{v:.3f}" for v in row) for row in X)]
         Path(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
         run("compare", name, "-r", 2, "--algorithms", "qn", "--max-iter", 5, "-q", "-o", "out")
         text = page()
         assert "&lt;i&gt;one&lt;/i&gt;" in text
         assert "größe, &quot;x&quot;" in text
-        assert "a &quot;very&quot; &lt;b&gt;odd&lt;/b&gt; naïve, file.csv: algorithms compared" in text
+        assert "a &quot;very&quot; &lt;b&gt;odd naïve, file.csv: algorithms compared" in text
         assert "<i>" not in text.partition("<script")[0]
 
     def test_names_from_a_file(self, run, folder):
@@ -94,8 +94,8 @@ class TestCompare:
             ("compare X.npy -r 3", "Missing option '--output'"),
             ("compare X.npy -o out", "Missing option '--ranks'"),
             ("compare X.npy -r 3,x -o out", "--ranks must be numbers with commas between them, as 8,16,32. Got '3,x'"),
-            ("compare X.npy -r 0 -o out", "rank must be an integer from 1 to 50"),
-            ("compare X.npy -r 99 -o out", "rank must be an integer from 1 to 50"),
+            ("compare X.npy -r 0 -o out", "--ranks must be whole numbers from 1 to 50"),
+            ("compare X.npy -r 99 -o out", "--ranks must be whole numbers from 1 to 50"),
             ("compare X.npy -r 3 --algorithms foo -o out", "--algorithms must be among naive"),
             ("compare X.npy -r 3 --init foo -o out", "--init must be one of"),
             ("compare X.npy -r 3 --images big -o out", "--images must be a height and a width as 28x28"),
@@ -111,6 +111,14 @@ class TestCompare:
         done = run(words, code=2)
         assert said in done.stderr
         assert not Path("out").exists()
+
+    @pytest.mark.parametrize("name", ["e\x1b[31mred\x1b[2J.npy", "a\udcff.npy", "new\nline.npy"])
+    def test_odd_names_of_files(self, run, folder, name):
+        Path(name).write_bytes(Path("X.npy").read_bytes())
+        for _ in range(2):
+            done = run("compare", name, "-r", 2, "--algorithms", "qn", "--max-iter", 2, "-o", "out")
+            assert "\x1b" not in done.output
+        assert "Every run has been made already." in done.stderr
 
     def test_ctrl_c(self, run, folder, monkeypatch):
         from relunmd.experiments import runner

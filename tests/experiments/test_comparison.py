@@ -46,6 +46,17 @@ def found(tmp_path_factory):
     return compared(datasets.digits()[:120], [3, 6], folder, algorithms=["qn", "3b", "em"], max_iter=15, starts=2)
 
 
+def made_up(errors, to_come=()):
+    """A comparison with these errors by rank and label, each reached after one second."""
+    runs = [
+        {"rank": rank, "algorithm": label, "seed": 0, "error": e, "n_iter": 1, "start_error": 1.0, "factors": None,
+         "curve": {"time": [0, 1], "error": [1.0, e]}}
+        for rank, by_label in errors.items() for label, e in by_label.items()
+    ]  # fmt: skip
+    labels = tuple(dict.fromkeys(run["algorithm"] for run in runs))
+    return relunmd.Comparison("X", (9, 9), tuple(errors), labels, runs, {}, [], list(to_come), Path("nowhere"))
+
+
 class TestWhatIsRun:
     def test_everything_by_default(self):
         found = compared(ranks=3, algorithms=None, max_iter=2)
@@ -214,7 +225,8 @@ class TestResuming:
             experiments.unregister("pressed")
         found = relunmd.Comparison.load("out")
         assert [run["algorithm"] for run in found.runs] == ["qn"]
-        assert found.notes == ["It was interrupted: 1 of 5 runs are here; the same call goes on."]
+        assert found.notes == ["It was interrupted: 4 of 5 runs are yet to come."]
+        assert finding(found).startswith("Of what has been run so far: At rank 3 qn has the smallest error")
         assert "interrupted" in found.page.read_text(encoding="utf-8")
 
     def test_load_is_what_was_returned(self):
@@ -264,13 +276,12 @@ class TestWhatCameOut:
     def test_curves_fall_from_the_start_to_the_error(self, found):
         for series in found.curves(6):
             y = [value for _, value in series.points]
-            assert y == sorted(y, reverse=True)
+            assert y[1:] == sorted(y[1:], reverse=True)
             if series.label != "NMF":
                 assert series.points[0][0] == 0
                 starts = [r["start_error"] for r in found.of(6, series.label)]
                 assert y[0] == pytest.approx(np.mean(starts), rel=1e-5)
-                finals = [min(r["error"], r["start_error"]) for r in found.of(6, series.label)]
-                assert y[-1] == pytest.approx(np.mean(finals), rel=1e-5)
+            assert y[-1] == pytest.approx(found.errors()[series.label][6], rel=1e-5)
         assert "TSVD" not in [series.label for series in found.curves(6)]
 
     def test_points_of_one_start_are_its_course(self):
@@ -284,6 +295,47 @@ class TestWhatCameOut:
             (run,) = [r for r in found.of(6, label) if r["seed"] == 0]
             assert relative_error(datasets.digits()[:120], W, H) == pytest.approx(run["error"], rel=1e-6)
 
+    @pytest.mark.parametrize(
+        ("errors", "said"),
+        [
+            (
+                {"qn": 0.1, "EM": 0.15, "TSVD": 0.2, "NMF": 0.25},
+                (
+                    "At rank 4 qn has the smallest error, 0.1: 50% below the truncated SVD's 0.2 and 60% below "
+                    "NMF's 0.25. It has the error of the next (EM, 0.15) after 1 s."
+                ),
+            ),
+            (
+                {"qn": 0.10000001, "EM": 0.1, "TSVD": 0.1, "NMF": 0.25},
+                "At rank 4 EM, the truncated SVD and qn have the smallest error, 0.1: 60% below NMF's 0.25.",
+            ),
+            ({"qn": 0.0, "EM": 1e-17, "TSVD": 0.1}, "At rank 4 qn and EM are exact."),
+            ({"TSVD": 0.1, "qn": 0.2}, "At rank 4 the truncated SVD has the smallest error, 0.1."),
+            ({"qn": 0.1, "NMF": 0.2, "EM": 0.3}, "At rank 4 qn has the smallest error, 0.1: 50% below NMF's 0.2."),
+            ({}, "No run has finished an iteration."),
+        ],
+    )
+    def test_findings(self, errors, said):
+        assert finding(made_up({4: errors})) == said
+
+    def test_findings_at_several_ranks(self):
+        two = {"qn": 0.1, "A-EM": 0.2}
+        assert finding(made_up({2: two, 4: two, 8: two})).endswith("after 1 s. So it is at ranks 2 and 4.")
+        assert finding(made_up({2: {"qn": 0.3, "A-EM": 0.2}, 8: two})).endswith(" At rank 2 A-EM is first.")
+        unfinished = made_up({2: two, 8: {"qn": 0.1}}, to_come=[(8, "A-EM")])
+        assert finding(unfinished).startswith("At rank 2 qn has the smallest error")
+        assert made_up({8: two}, to_come=[(8, "qn")]).ranking(8) == ["A-EM"]
+
+    def test_an_exact_fit_has_a_report(self):
+        found = compared(np.ones((4, 4)), [1, 2], max_iter=3)
+        assert "are exact." in found.page.read_text(encoding="utf-8")
+        assert found.table()[0]["error / TSVD's"] is None or found.errors()["TSVD"][1] > 0
+
+    def test_pictures_of_an_earlier_report_go(self, folder):
+        compared(ranks=[2, 4])
+        compared(ranks=[3])
+        assert sorted(path.name for path in Path("out").glob("*.png")) == ["convergence_3.png", "spectrum.png"]
+
     def test_seconds_to_one_per_cent(self):
         run = {"error": 0.1, "curve": {"time": [0, 1, 2, 3, 4], "error": [1, 0.5, 0.1009, 0.3, 0.1]}}
         assert comparison.settled_at(run) == 2
@@ -292,7 +344,7 @@ class TestWhatCameOut:
     def test_the_finding_says_who_is_first_and_by_how_much(self, found):
         said = finding(found)
         errors, best = found.errors(), found.ranking(6)[0]
-        assert said.startswith(f"At rank 6 {best} has the smallest error, {errors[best][6]:.4g}: ")
+        assert re.match(rf"At rank 6 {best}( and \S+)? ha(s|ve) the smallest error, {errors[best][6]:.4g}: ", said)
         assert (
             f"{1 - errors[best][6] / errors['TSVD'][6]:.0%} below the truncated SVD's {errors['TSVD'][6]:.4g}" in said
         )
@@ -352,14 +404,20 @@ class TestRefusals:
         ("options", "said"),
         [
             ({"ranks": []}, "ranks must be one or several"),
-            ({"ranks": [3, 99]}, "rank must be an integer from 1 to 36"),
-            ({"ranks": "3"}, "rank must be an integer"),
+            ({"ranks": [3, 99]}, "ranks must be whole numbers from 1 to 36"),
+            ({"ranks": [3, True]}, "ranks must be whole numbers"),
+            ({"ranks": "3"}, "ranks must be whole numbers"),
             ({"algorithms": ["newton"]}, "algorithms must be among naive"),
             ({"algorithms": ["nmf"]}, "besides the baselines"),
             ({"algorithms": [ANMD(beta0=0.5), ANMD()]}, "two called 'A-NMD'"),
             ({"max_iter": None}, "max_time or max_iter must be given"),
             ({"max_time": -1}, "max_time"),
-            ({"starts": 0}, "n_starts"),
+            ({"starts": 0}, "starts must be a whole number of at least 1"),
+            ({"seed": None}, "seed must be a whole number of at least 0"),
+            ({"max_time": np.inf, "max_iter": None}, "or the runs would not end"),
+            ({"algorithms": [experiments.built_in("qn", "NMF")]}, "other names than the baselines"),
+            ({"algorithms": [relunmd.TSVD()]}, "besides the baselines"),
+            ({"X": X * 0}, "a positive entry"),
             ({"init": "mine"}, "init must be one of"),
             ({"image_shape": (5, 5)}, "as many pixels as X has columns, 36"),
             ({"column_names": ["a"]}, "36 names"),
@@ -371,14 +429,25 @@ class TestRefusals:
     def test_a_sentence_for_what_cannot_be_used(self, options, said, folder):
         with pytest.raises(InputError, match=said):
             compared(**options)
-        assert not (folder / "out" / "report.html").exists()
+        assert not (folder / "out").exists()
 
-    def test_a_foreign_report_is_not_overwritten(self, folder):
+    @pytest.mark.parametrize("name", ["report.html", "spectrum.png", "convergence_8.png", "comparison.csv"])
+    def test_a_foreign_file_is_not_overwritten(self, folder, name):
         (folder / "out").mkdir()
-        (folder / "out" / "report.html").write_text("mine")
-        with pytest.raises(InputError, match=r"has a report\.html"):
+        (folder / "out" / name).write_text("mine")
+        with pytest.raises(InputError, match=f"has a {re.escape(name)}"):
             compared()
-        assert (folder / "out" / "report.html").read_text() == "mine"
+        assert (folder / "out" / name).read_text() == "mine"
+
+    def test_a_comparison_and_a_reproduction_do_not_mix(self, folder):
+        compared()
+        with pytest.raises(
+            InputError, match=r"a folder for the paper's experiments\. out has the report of a comparison"
+        ):
+            experiments.reproduce(["table1"], "out", quick=True, display=silent())
+        (folder / "out" / "comparison.json").unlink()
+        with pytest.raises(InputError, match=r"a folder for a comparison\. out has the report of the paper's"):
+            compared()
 
 
 class TestImages:

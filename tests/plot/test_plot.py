@@ -114,6 +114,21 @@ class TestConvergence:
         with pytest.raises(InputError, match="over must be one of time, iteration, passes"):
             plot.convergence(runs, ax, over="space")
 
+    @pytest.mark.parametrize("X", [np.ones((1, 5)), np.ones((4, 4))])
+    def test_an_error_of_zero(self, ax, X):
+        d = relunmd.decompose(X, 1, max_iter=3)
+        drawn(plot.convergence({"_underscored": d}, ax))
+        assert legend(ax) == [" _underscored"]
+
+    def test_a_rank_that_is_not_there(self, runs, compared, ax):
+        for draw in (plot.convergence, plot.components, plot.spectrum):
+            with pytest.raises(InputError, match=r"rank must be one of 6, which are there\. Got 99"):
+                draw(runs, ax, rank=99)
+
+    def test_many_names_are_beside_the_picture(self, runs, ax):
+        drawn(plot.convergence({f"a rather long name, number {k}" * 2: runs[0] for k in range(15)}, ax))
+        assert ax.get_legend().get_bbox_to_anchor().x0 >= ax.bbox.x1
+
     def test_names_are_no_mathematics(self, runs, ax):
         plot.convergence({"$a": runs[0], "b$": runs[1]}, ax, title="100 $ or 200 $")
         drawn(ax)
@@ -149,6 +164,10 @@ class TestSpectrum:
         np.testing.assert_allclose(own.get_ydata(), wanted, rtol=1e-5)
         np.testing.assert_allclose(of_x.get_ydata(), np.linalg.svd(X, compute_uv=False)[:12], rtol=1e-5)
         assert legend(ax) == ["qn", "X itself"]
+
+    def test_of_sparse_X(self, runs, ax):
+        plot.spectrum(runs[0], ax, X=sparse.csr_array(X))
+        np.testing.assert_allclose(ax.lines[1].get_ydata(), np.linalg.svd(X, compute_uv=False)[:12], rtol=1e-5)
 
     def test_of_a_product_of_less_rank(self, ax):
         d = relunmd.decompose(np.outer(np.arange(1, 9.0), np.arange(1, 7.0)), 2, "tsvd")

@@ -132,6 +132,21 @@ def test_hover_shows_a_value_that_is_in_the_csv(browser, page, width):
     assert browser.complaints == []
 
 
+def test_a_finger_that_lifts_leaves_the_value(browser, page):
+    browser.open(page, width=360)
+    x, y = browser.middle("svg.narrow", 1)
+    browser.send("Emulation.setTouchEmulationEnabled", enabled=True)
+    try:
+        browser.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": x, "y": y}])
+        browser.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        assert "relative error" in browser.run(READ_OUT)
+        browser.send("Input.dispatchTouchEvent", type="touchStart", touchPoints=[{"x": 5, "y": 5}])
+        browser.send("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+        assert browser.run(READ_OUT) == ""
+    finally:
+        browser.send("Emulation.setTouchEmulationEnabled", enabled=False)
+
+
 def test_a_series_that_is_off_is_not_read_out(loaded):
     figure = "main section:nth-of-type(2)"
     names = loaded.run(f"Array.from(document.querySelectorAll('{figure} .legend button'), b => b.textContent)")

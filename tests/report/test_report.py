@@ -68,6 +68,8 @@ class TestMarkdown:
     def test_a_paragraph_begins_no_list(self, text):
         written = markdown(Report("t", text, [], [], {}, [])).splitlines()[2]
         assert "\\" in written or written.startswith("&gt;")
+        assert "1986\\. A year" in markdown(Report("t", "1986. A year", [], [], {}, []))
+        assert "0.5 of it" in markdown(Report("t", "  0.5 of it", [], [], {}, [])).splitlines()
 
     def test_words_with_underscores_stay_readable(self):
         assert "e_min of a_b" in markdown(Report("t", "e_min of a_b", [], [], {}, []))
@@ -183,6 +185,10 @@ class TestCharts:
         assert all(low <= tick <= high for tick in ticks)
         assert ticks == sorted(set(ticks))
 
+    def test_whole_numbers_and_tiny_ones(self):
+        assert Axis("component", whole=True).ticks_between(0.96, 2.04, 9) == [1, 2]
+        assert len(set(Axis("x").ticks_between(1e-13, 3e-13, 5))) >= 3
+
     def test_limits_hold_all(self):
         assert Axis("x").limits([]) == (0.0, 1.0)
         for log in (True, False):
@@ -215,6 +221,9 @@ class TestCharts:
         assert looks(["qn"])["qn"] == found["qn"]
         assert all(isinstance(look, Look) and look.marker in _MARKERS for look in found.values())
         assert len(looks([str(k) for k in range(40)])) == 40
+        many = looks([*labels, "a", "b", "c", "d"])
+        assert len({(look.dashes, look.marker) for look in many.values()}) == len(many)
+        assert looks(["b", "a"])["a"] == looks(["a", "qn", "b"])["a"] == looks(["a"])["a"]
 
     def test_an_empty_chart_is_drawn(self, tmp_path):
         from relunmd.report import Drawing
@@ -222,6 +231,13 @@ class TestCharts:
         chart = Chart("none", Axis("x", log=True), Axis("y"), (Series("a", (), ()),))
         page = html(Report("t", "f", [], [Section("s", "S", [Drawing([chart], None, "alt")])], {}, []), tmp_path)
         assert "nan" not in page.partition("<script")[0]
+
+    def test_a_single_point_is_seen(self, tmp_path):
+        from relunmd.report import Drawing
+
+        chart = Chart("one", Axis("x", log=True), Axis("y", log=True), (Series.of("a", [1], [0.5]),))
+        page = html(Report("t", "f", [], [Section("s", "S", [Drawing([chart], None, "alt")])], {}, []), tmp_path)
+        assert not re.search(r'class="mark" d=""', page)
 
     def test_numbers(self):
         assert [number(v) for v in (0.1234567, 1e-9, 12345678.0)] == ["0.123457", "1e-09", "1.23457e+07"]

@@ -69,7 +69,7 @@ Exit codes: 0; 2 for what cannot be used; 130 after Ctrl-C."""
     default=1,
     show_default=True,
     metavar="K",
-    help="From K seeds; means are shown.",
+    help="From K seeds; means are shown. With --init shifted these are much alike.",
 )
 @click.option(
     "--init", default="shifted", show_default=True, metavar="NAME", help="The start that all algorithms have in common."

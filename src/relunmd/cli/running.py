@@ -92,7 +92,9 @@ def spoken(message: str) -> str:
     line = re.sub(r"\s*[\r\n\t]\s*", " ", message.strip())
     # Not within a path.
     line = re.sub(rf"(?<![\w/\\.-])({'|'.join(_OPTIONS)})(?![\w/\\-]|\.\w)", lambda found: _OPTIONS[found[0]], line)
-    line = re.sub(r"^(rank|tol|dtype|init|checkpoint|ridge|names|algorithms|ranks) must", r"--\1 must", line)
+    line = re.sub(
+        r"^(rank|tol|dtype|init|checkpoint|ridge|names|algorithms|ranks|starts|seed) must", r"--\1 must", line
+    )
     line = line.replace("array=NAME", "--array NAME").replace("names=KIND", "--names")
     line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"

@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 
 from relunmd.charts import Line
 from relunmd.experiments import imaging, pictures
-from relunmd.experiments.comparison import Comparison, settled_at
+from relunmd.experiments.comparison import Comparison, ratio, settled_at
 from relunmd.experiments.contenders import NMF
 from relunmd.experiments.experiment import TSVD, mean, milliseconds, seconds_each
+from relunmd.experiments.making import PICTURES
 from relunmd.matrix import Source
 from relunmd.plot import images, look
 from relunmd.plot.curves import convergence_chart, error_by_rank_chart, spectrum_chart
 from relunmd.plot.subjects import Factors
-from relunmd.report import Block, Cell, Paragraph, Picture, Report, Section, Strong, Table
+from relunmd.report import Block, Cell, Drawing, Paragraph, Picture, Report, Section, Strong, Table
 
 __all__ = ["comparison_report", "finding"]
 
@@ -43,9 +44,10 @@ def comparison_report(
     sections = [_over_time(found), _all_runs(found)]
     if len(found.ranks) > 1:
         sections.insert(0, _by_rank(found))
-    factors = found.factors(found.ranks[-1])
-    if factors:
-        sections += _of_factors(found, factors, X, pixels, column_names)
+    with_factors = next((rank for rank in reversed(found.ranks) if found.factors(rank)), None)
+    if with_factors is not None:
+        sections += _of_factors(found, with_factors, X, pixels, column_names)
+    _remove_stale(found, sections)
     title = f"{found.name}: algorithms compared"
     return Report(title, finding(found), introduction, sections, found.settings, environments)
 
@@ -53,37 +55,61 @@ def comparison_report(
 def finding(found: Comparison) -> str:
     """What came out, in a sentence or two."""
     errors = found.errors()
+    unfinished = {rank for rank, _ in found.to_come}
     ranks = [rank for rank in found.ranks if any(rank in by_rank for by_rank in errors.values())]
     if not ranks:
         return "No run has finished an iteration."
-    top = ranks[-1]
-    order = found.ranking(top)
-    best = order[0]
-    said = f"At rank {top} {best} has the smallest error, {errors[best][top]:.4g}"
-    below = [
-        f"{1 - errors[best][top] / errors[label][top]:.0%} below {name}'s {errors[label][top]:.4g}"
-        for label, name in ((TSVD.label, "the truncated SVD"), (NMF.label, "NMF"))
-        if label != best and top in errors.get(label, {})
-    ]
-    said += f": {' and '.join(below)}." if below else "."
-    rivals = [label for label in order[1:] if label not in (TSVD.label, NMF.label)]
-    if rivals and best not in (TSVD.label, NMF.label):
-        when = _reached(found, top, best, errors[rivals[0]][top])
-        second = f"{rivals[0]}, {errors[rivals[0]][top]:.4g}"
-        said += f" It has the error of the next ({second}) after {when:.3g} s." if when else f" The next is {second}."
-    others = list(ranks[:-1])
-    if others:
-        winners = {rank: found.ranking(rank)[0] for rank in others}
-        if set(winners.values()) == {best}:
-            said += f" It is also first at rank{'s' * (len(others) > 1)} {_listed(others)}."
-        else:
-            said += " " + "; ".join(f"at rank {rank} {label} is first" for rank, label in winners.items()).capitalize()
-            said += "."
+    finished = [rank for rank in ranks if rank not in unfinished]
+    said = "" if finished else "Of what has been run so far: "
+    top = (finished or ranks)[-1]
+    order, first = found.ranking(top), _first(found, top)
+    error = errors[order[0]][top]
+    if error < _EXACT:
+        said += f"At rank {top} {_names(first)} {'is' if len(first) == 1 else 'are'} exact."
+    else:
+        said += f"At rank {top} {_names(first)} {'has' if len(first) == 1 else 'have'} the smallest error, {error:.4g}"
+        below = [
+            f"{1 - error / errors[label][top]:.0%} below {_NAMES[label]}'s {errors[label][top]:.4g}"
+            for label in _NAMES
+            if label not in first and top in errors.get(label, {})
+        ]
+        said += f": {' and '.join(below)}." if below else "."
+        second = order[1] if len(order) > 1 else None
+        if len(first) == 1 and second is not None and not {order[0], second} & _NAMES.keys():
+            when = _reached(found, top, order[0], errors[second][top])
+            told = f"{second}, {errors[second][top]:.4g}"
+            said += f" It has the error of the next ({told}) after {when:.3g} s." if when else f" The next is {told}."
+    others = (finished or ranks)[:-1]
+    winners = {rank: _first(found, rank) for rank in others}
+    if others and all(names == first for names in winners.values()):
+        said += f" So it is at rank{'s' * (len(others) > 1)} {_listed(list(map(str, others)))}."
+    else:
+        for rank, names in winners.items():
+            said += f" At rank {rank} {_names(names)} {'is' if len(names) == 1 else 'are'} first."
     return said
 
 
-def _listed(values: Sequence[int]) -> str:
-    words = [str(value) for value in values]
+_NAMES = {TSVD.label: "the truncated SVD", NMF.label: "NMF"}
+"""The baselines in a sentence."""
+_EXACT = 1e-12
+
+
+def _first(found: Comparison, rank: int) -> list[str]:
+    """Who is first at a rank: several, if their errors are the same in the digits that are shown."""
+    errors, order = found.errors(), found.ranking(rank)
+    best = errors[order[0]][rank]
+    return [
+        label
+        for label in order
+        if f"{errors[label][rank]:.4g}" == f"{best:.4g}" or max(errors[label][rank], best) < _EXACT
+    ]
+
+
+def _names(labels: Sequence[str]) -> str:
+    return _listed([_NAMES.get(label, label) for label in labels])
+
+
+def _listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
@@ -100,7 +126,7 @@ def _reached(found: Comparison, rank: int, label: str, error: float) -> float | 
 
 
 def _by_rank(found: Comparison) -> Section:
-    chart = error_by_rank_chart(found.errors(), f"{found.name}: final error by rank")
+    chart = error_by_rank_chart(found.errors(), f"Final error by rank: {found.name}")
     top = found.ranks[-1]
     alt = f"The smallest error that each reached, by rank. At rank {top}, best first: {', '.join(found.ranking(top))}."
     block = pictures.drawing([chart], found.folder / "error_by_rank.png", alt)
@@ -116,11 +142,29 @@ def _over_time(found: Comparison) -> Section:
             continue
         base = errors.get(TSVD.label, {}).get(rank)
         lines = () if base is None else (Line("TSVD", base),)
-        chart = convergence_chart(curves, f"{found.name}: error over time, rank {rank}", lines=lines)
+        chart = convergence_chart(curves, f"Error over time at rank {rank}: {found.name}", lines=lines)
         order = ", ".join(f"{label} {errors[label][rank]:.4g}" for label in found.ranking(rank))
         alt = f"At the end, best first: {order}."
         blocks.append(pictures.drawing([chart], found.folder / f"convergence_{rank}.png", alt))
-    return Section("error over time", "Error over time", blocks or [Paragraph("No run has finished an iteration.")])
+    if not blocks:
+        return Section("error over time", "Error over time", [Paragraph("No run has finished an iteration.")])
+    words = (
+        "The smallest error of an iteration up to each time, from that of the common start on, whose making is not "
+        "timed (means over the starts). NMF has a start of its own, which is, and is shown from where it is not far "
+        "above."
+    )
+    return Section("error over time", "Error over time", [Paragraph(words), *blocks])
+
+
+def _remove_stale(found: Comparison, sections: Sequence[Section]) -> None:
+    """Pictures that an earlier report of this folder had, and this one has not."""
+    blocks = [block for section in sections for block in section.blocks]
+    shown = {block.file for block in blocks if isinstance(block, Picture)}
+    shown |= {block.picture.file for block in blocks if isinstance(block, Drawing) and block.picture is not None}
+    for pattern in PICTURES:
+        for path in found.folder.glob(pattern):
+            if path.name not in shown:
+                path.unlink()
 
 
 def _all_runs(found: Comparison) -> Section:
@@ -131,9 +175,11 @@ def _all_runs(found: Comparison) -> Section:
     rows: list[list[Cell]] = []
     for rank in found.ranks:
         base = errors.get(TSVD.label, {}).get(rank)
-        for place, label in enumerate(found.ranking(rank)):
+        first = _first(found, rank) if found.ranking(rank) else []
+        for label in found.ranking(rank):
             runs = found.of(rank, label)
             error = errors[label][rank]
+            share = ratio(error, base)
             shown = f"{error:.6g}"
             spread = [f"{min(r['error'] for r in runs):.4g}–{max(r['error'] for r in runs):.4g}"] if several else []
             settled = [s for run in runs if (s := settled_at(run)) is not None]
@@ -142,9 +188,9 @@ def _all_runs(found: Comparison) -> Section:
                 [
                     str(rank),
                     label,
-                    Strong(shown) if place == 0 else shown,
+                    Strong(shown) if label in first else shown,
                     *spread,
-                    "–" if base is None or one_step else f"{error / base - 1:+.1%}",
+                    "–" if share is None or one_step else f"{share - 1:+.1%}",
                     "–" if one_step else f"{mean([run['n_iter'] for run in runs]):.0f}",
                     "–" if one_step else milliseconds(mean([seconds_each(dict(run)) for run in runs]), 2),
                     f"{mean(settled):.3g}" if settled else "–",
@@ -160,17 +206,17 @@ def _all_runs(found: Comparison) -> Section:
 
 def _of_factors(
     found: Comparison,
-    factors: Mapping[str, tuple[Array, Array]],
+    rank: int,
     X: Source,
     pixels: tuple[int, int] | None,
     column_names: Sequence[str] | None,
 ) -> list[Section]:
-    rank = found.ranks[-1]
+    factors = found.factors(rank)
     sections = []
     if pixels is not None:
         blocks: list[Block] = [
-            pictures.where_possible(lambda: _rows_picture(found, factors, X, pixels)),
-            pictures.where_possible(lambda: _components_picture(found, factors, pixels)),
+            pictures.where_possible(lambda: _rows_picture(found, rank, factors, X, pixels)),
+            pictures.where_possible(lambda: _components_picture(found, rank, factors, pixels)),
         ]
         note = (
             "Rows of X, and what each made of them at this rank; then the rows of H as images, each divided by its "
@@ -182,7 +228,7 @@ def _of_factors(
         sections.append(_named_components(best, rank, W, H, column_names))
     chart = spectrum_chart(
         [Factors(label, *pair) for label, pair in factors.items()],
-        f"{found.name}: strength of components, rank {rank}",
+        f"Strength of components at rank {rank}: {found.name}",
     )
     alt = f"The singular values of WH, the strongest first: {', '.join(factors)}."
     words = Paragraph("The singular values of WH: how many components carry the approximation.")
@@ -197,7 +243,7 @@ def _shown(found: Comparison, factors: Mapping[str, tuple[Array, Array]]) -> lis
 
 
 def _rows_picture(
-    found: Comparison, factors: Mapping[str, tuple[Array, Array]], X: Source, pixels: tuple[int, int]
+    found: Comparison, rank: int, factors: Mapping[str, tuple[Array, Array]], X: Source, pixels: tuple[int, int]
 ) -> Picture:
     chosen = images.sample_rows(X.shape[0])
     sheets = {"X": np.vstack([imaging.read_rows(X, slice(row, row + 1)) for row in chosen.tolist()])}
@@ -206,20 +252,20 @@ def _rows_picture(
         sheets[label] = np.maximum(0, W[chosen] @ H)
     height = 0.69 * len(sheets) * min(2.0, pixels[0] / pixels[1]) + 0.5
     made, (ax,) = look.figure(9.6, max(2.0, height))
-    images.draw_rows(sheets, ax, pixels, f"Rows of {found.name} and their reconstructions at rank {found.ranks[-1]}")
+    images.draw_rows(sheets, ax, pixels, f"Rows of {found.name} and their reconstructions at rank {rank}")
     pictures.save(made, found.folder / "reconstructions.png")
-    alt = f"Twelve rows of X as images, and below them their reconstructions by {', '.join(list(sheets)[1:])}."
+    alt = f"{len(chosen)} rows of X as images, and below them their reconstructions by {', '.join(list(sheets)[1:])}."
     return Picture("reconstructions.png", alt)
 
 
 def _components_picture(
-    found: Comparison, factors: Mapping[str, tuple[Array, Array]], pixels: tuple[int, int]
+    found: Comparison, rank: int, factors: Mapping[str, tuple[Array, Array]], pixels: tuple[int, int]
 ) -> Picture:
     labels = _shown(found, factors)
     labels = list(dict.fromkeys([labels[0], *(label for label in labels if label in (TSVD.label, NMF.label))]))
     made, axes = look.figure(3.4 * len(labels), 2.7, len(labels))
     for ax, label in zip(axes, labels, strict=True):
-        images.draw_components(*factors[label], ax, pixels, title=f"{label}, rank {found.ranks[-1]}")
+        images.draw_components(*factors[label], ax, pixels, title=f"{label}, rank {rank}")
     pictures.save(made, found.folder / "components.png")
     return Picture("components.png", f"The components, rows of H, as images: {', '.join(labels)}.")
 

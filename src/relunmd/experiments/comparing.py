@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from relunmd.algorithms import ALGORITHMS, AUTO, Algorithm
+from relunmd.algorithms import TSVD as TSVD_SETTINGS
 from relunmd.charts import shown_name
 from relunmd.errors import InputError
+from relunmd.executor import ThreadExecutor, usable_cores
 from relunmd.experiments import imaging
 from relunmd.experiments.compared import comparison_report
 from relunmd.experiments.comparison import Comparison
@@ -30,12 +33,13 @@ from relunmd.matrix import Source
 from relunmd.plot.images import check_image_shape
 from relunmd.report import Report
 from relunmd.solve import Limits
-from relunmd.validation import check_limits, check_matrix, check_random_state, check_rank, check_starts
+from relunmd.survey import row_parts
+from relunmd.validation import check_limits, check_matrix, make_problem
 
 __all__ = ["compare"]
 
 BASELINES = (TSVD, NMF)
-_MOST_KEPT = 1 << 26
+_MOST_KEPT, _MOST_KEPT_IN_ALL = 1 << 26, 1 << 29
 """Bytes of W and H up to which they are kept for the pictures."""
 
 
@@ -107,10 +111,9 @@ def compare(
     """
     source = check_matrix(X)
     shape = source.shape
-    limits = check_limits(None, 0, max_iter, max_time, endless=True)
+    limits = check_limits(None, 0, max_iter, None if max_time == np.inf else max_time, endless=True)
     if limits.max_time is None and limits.max_iter is None:
         raise InputError("max_time or max_iter must be given, or the runs would not end.")
-    check_random_state(seed)
     chosen_ranks = _check_ranks(ranks, shape)
     contenders = _contenders(algorithms)
     if init not in INITS:
@@ -119,12 +122,12 @@ def compare(
         raise InputError(f"column_names must be {shape[1]} names, as X has columns. Got {len(column_names)}.")
     if image_shape is not None and image_shape != "auto":
         image_shape = check_image_shape(image_shape, shape[1])
-    folder = check_folder(output)
+    how_many, first = _whole("starts", starts, 1), _whole("seed", seed, 0)
+    folder = check_folder(output, of_comparison=True)
     mark, nonzeros = _looked_at(source)
     pixels: Any = imaging.guess_image_shape(source) if image_shape == "auto" else image_shape
-    plan = _Plan(
-        Matrix(name, shape, lambda: X, mark), chosen_ranks, contenders, limits, check_starts(starts), init, seed
-    )
+    matrix = Matrix(str(name), shape, lambda: X, mark)
+    plan = _Plan(matrix, chosen_ranks, contenders, limits, how_many, init, first)
     settings = plan.settings(nonzeros, pixels, guessed=image_shape == "auto")
     results = Results(folder)
     names = None if column_names is None else [str(one) for one in column_names]
@@ -162,11 +165,16 @@ class _Plan:
         return found
 
     def _run(self, rank: int, start: int, contender: Contender) -> Run:
-        m, n = self.matrix.shape
-        keeps = start == 0 and 8 * rank * (m + n) <= _MOST_KEPT
+        keeps = start == 0 and self._size(rank) <= _MOST_KEPT
+        if keeps and rank < self.ranks[-1]:  # Those of the largest rank are for the report, others where there is room.
+            keeps = len(self.contenders) * sum(map(self._size, self.ranks)) <= _MOST_KEPT_IN_ALL
         # The SVD is one step, which may take longer than the others are given.
         limits = Limits(None, 0, 1, None) if contender is TSVD else self.limits
         return Run(Case(self.matrix, rank, limits, self.init, self.seed + start, None, keeps), contender)
+
+    def _size(self, rank: int) -> int:
+        """Bytes of W and H."""
+        return 8 * rank * sum(self.matrix.shape)
 
     def settings(self, nonzeros: int, pixels: tuple[int, int] | None, guessed: bool) -> dict[str, str]:
         """What was asked for, in words."""
@@ -190,26 +198,32 @@ class _Plan:
 
     def comparison(self, results: Results, outcome: Outcome, settings: Mapping[str, str], folder: Path) -> Comparison:
         """What came out."""
-        runs, notes = [], []
+        runs, notes, to_come = [], [], []
         why = outcome.missing.get(self.matrix.name, "").removeprefix(f"{self.matrix.name}: ")
         if why and not any(results.get(run) for run in self.runs()):
             raise InputError(why)
         for run in self.runs():
             record = results.get(run)
             where = f"{run.contender.label} at rank {run.case.rank}"
+            where += f", seed {run.case.seed}," if self.starts > 1 else ""
             if record is not None:
                 runs.append(_told(run, record, results.factors_file(run)))
                 if not record["n_iter"]:
                     notes.append(f"{where} finished no iteration: {record['status'].rstrip('.')}.")
             elif run.key in outcome.failed:
                 notes.append(f"{where} could not be run: {outcome.failed[run.key]}")
+            elif outcome.interrupted:
+                to_come.append((run.case.rank, run.contender.label))
         if why:
             notes.append(f"The rest could not be run: {why}")
-        if outcome.interrupted:
-            notes.append(f"It was interrupted: {len(runs)} of {len(self.runs())} runs are here; the same call goes on.")
+        if to_come:
+            notes.append(f"It was interrupted: {len(to_come)} of {len(self.runs())} runs are yet to come.")
+        begun = {run["seed"]: run["start_error"] for run in runs if run["rank"] == self.ranks[-1]}
+        if len(begun) > 1 and max(begun.values()) <= 1.001 * min(begun.values()):
+            notes.append(f"The {self.init} starts of different seeds are nearly the same; random ones are not.")
         labels = tuple(contender.label for contender in (*self.contenders, *BASELINES))
         matrix = self.matrix
-        return Comparison(matrix.name, matrix.shape, self.ranks, labels, runs, settings, notes, folder)
+        return Comparison(matrix.name, matrix.shape, self.ranks, labels, runs, settings, notes, to_come, folder)
 
 
 def _told(run: Run, record: Record, factors: str | None) -> dict[str, Any]:
@@ -223,11 +237,20 @@ def _told(run: Run, record: Record, factors: str | None) -> dict[str, Any]:
     }
 
 
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}. Got {value!r}.")
+    return int(value)
+
+
 def _check_ranks(ranks: Any, shape: tuple[int, int]) -> tuple[int, ...]:
     several = list(ranks) if isinstance(ranks, Iterable) and not isinstance(ranks, str | bytes) else [ranks]
     if not several:
         raise InputError("ranks must be one or several numbers. Got none.")
-    return tuple(sorted({check_rank(rank, shape) for rank in several}))
+    for rank in several:
+        if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or not 1 <= rank <= min(shape):
+            raise InputError(f"ranks must be whole numbers from 1 to {min(shape)}, as X is {shape}. Got {rank!r}.")
+    return tuple(sorted({int(rank) for rank in several}))
 
 
 def _contenders(algorithms: Any) -> tuple[Contender, ...]:
@@ -242,7 +265,7 @@ def _contenders(algorithms: Any) -> tuple[Contender, ...]:
     by_name |= {shown_name(name).lower(): contender for name, contender in known.items()}
     found: dict[str, Contender] = {}
     for given in algorithms:
-        if isinstance(given, str) and given.strip().lower() in {one.label.lower() for one in BASELINES}:
+        if isinstance(given, TSVD_SETTINGS) or (isinstance(given, str) and given.strip().lower() in ("tsvd", "nmf")):
             continue
         if isinstance(given, Algorithm):
             contender = built_in(given)
@@ -252,6 +275,8 @@ def _contenders(algorithms: Any) -> tuple[Contender, ...]:
             contender = by_name[given.strip().lower()]
         else:
             raise InputError(f"algorithms must be among {', '.join(known)}. Got {given!r}.")
+        if contender.label in {one.label for one in BASELINES}:
+            raise InputError(f"algorithms must have other names than the baselines. Got {contender.label!r}.")
         if contender.label in found and found[contender.label].settings != contender.settings:
             raise InputError(
                 f"algorithms must have a name each. Got two called {contender.label!r}; "
@@ -264,12 +289,17 @@ def _contenders(algorithms: Any) -> tuple[Contender, ...]:
 
 
 def _looked_at(X: Source) -> tuple[str, int]:
-    """A short hash of what X holds, and the number of its nonzeros."""
+    """A short hash of what X holds, and the number of its nonzeros; refuses what cannot be decomposed."""
     digest = hashlib.blake2b(repr((X.shape, str(X.dtype))).encode(), digest_size=8)
-    nonzeros = 0
-    for _, part in imaging.row_parts(X):
-        arrays = [part.data, part.indices, part.indptr] if hasattr(part, "indptr") else [np.asarray(part)]
-        nonzeros += int(np.count_nonzero(arrays[0]))
+    nonzeros, sound = 0, True
+    for _, part in row_parts(X):
+        arrays = [part.data, part.indices, part.indptr] if sparse.issparse(part) else [np.asarray(part)]
+        values = arrays[0]
+        nonzeros += int(np.count_nonzero(values))
+        sound = sound and bool(np.isfinite(values).all()) and bool(values.min(initial=0) >= 0)
         for array in arrays:
             digest.update(np.ascontiguousarray(array).data)
+    if not sound or nonzeros == 0:
+        with ThreadExecutor(usable_cores()) as executor:
+            make_problem(X, np.dtype(np.float64), 1, executor)  # Says what is wrong, and where.
     return digest.hexdigest(), nonzeros

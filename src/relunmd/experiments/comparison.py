@@ -18,9 +18,11 @@ from relunmd.experiments.experiment import TSVD, mean
 from relunmd.files import write_beside
 from relunmd.report import write_csv
 
-__all__ = ["Comparison", "settled_at"]
+__all__ = ["Comparison", "ratio", "settled_at"]
 
 Array = NDArray[Any]
+_WITHOUT_START = (TSVD.label, NMF.label)
+"""They do not begin where the others do."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Comparison:
         "start_time", "status", "curve" (lists "iteration", "time" and "error", thinned), "factors" (a file, or None)
     settings : what was asked for
     notes : what could not be run, and why
+    to_come : rank and algorithm of what is yet to be run, if it was interrupted
     folder : where the results, the page report.html, report.md, comparison.csv, comparison.json and the pictures are
     """
 
@@ -46,6 +49,7 @@ class Comparison:
     runs: Sequence[Mapping[str, Any]] = field(repr=False)
     settings: Mapping[str, str] = field(repr=False)
     notes: Sequence[str]
+    to_come: Sequence[tuple[int, str]]
     folder: Path
 
     @property
@@ -54,7 +58,12 @@ class Comparison:
         return self.folder / "report.html"
 
     def of(self, rank: int, label: str) -> list[Mapping[str, Any]]:
-        """The runs of an algorithm at a rank that finished an iteration, one a start."""
+        """The runs of an algorithm at a rank that finished an iteration, one a start; none while more are to come.
+
+        A mean over part of the starts would be another's.
+        """
+        if (rank, label) in self.to_come:
+            return []
         return [run for run in self.runs if run["rank"] == rank and run["algorithm"] == label and run["n_iter"]]
 
     def errors(self) -> dict[str, dict[int, float]]:
@@ -65,7 +74,7 @@ class Comparison:
         }
         kept = {label: {r: e for r, e in by_rank.items() if np.isfinite(e)} for label, by_rank in found.items()}
         there = [label for label, by_rank in kept.items() if by_rank]
-        return {label: kept[label] for label in sorted(there, key=lambda label: list(kept[label].values())[-1])}
+        return {label: kept[label] for label in sorted(there, key=lambda label: _last(kept[label]))}
 
     def ranking(self, rank: int) -> list[str]:
         """The algorithms and baselines that have an error at a rank, best first."""
@@ -73,9 +82,10 @@ class Comparison:
         return sorted((label for label in errors if rank in errors[label]), key=lambda label: errors[label][rank])
 
     def curves(self, rank: int) -> list[Series]:
-        """The smallest error up to each time, which is what a run that ended then would hand back, the best one first.
+        """The smallest error of an iteration up to each time, from the start's on, the best algorithm first.
 
-        Of several starts it is the mean. The truncated SVD has no curve.
+        Of several starts it is the mean. The truncated SVD has no curve. That of NMF, which has a start of its own,
+        begins where it is not far above the others'.
         """
         return [_curve(label, self.of(rank, label)) for label in self.ranking(rank) if label != TSVD.label]
 
@@ -102,12 +112,12 @@ class Comparison:
                 "algorithm": run["algorithm"],
                 "seed": run["seed"],
                 "error": run["error"] if run["n_iter"] else None,
-                "error / TSVD's": run["error"] / base[run["rank"]] if run["n_iter"] and run["rank"] in base else None,
+                "error / TSVD's": ratio(run["error"], base.get(run["rank"])) if run["n_iter"] else None,
                 "iterations": run["n_iter"],
                 "seconds": run["time"],
                 "seconds to 1 %": settled_at(run),
-                "error of the start": run["start_error"],
-                "seconds of the start": run["start_time"],
+                "error of the start": None if run["algorithm"] in _WITHOUT_START else run["start_error"],
+                "seconds of the start": None if run["algorithm"] in _WITHOUT_START else run["start_time"],
                 "status": run["status"],
             }
             for run in self.runs
@@ -136,7 +146,8 @@ class Comparison:
                 if file is not None and not re.fullmatch(r"factors/[0-9a-f]+\.npz", file):
                     raise ValueError(f"{file!r} is no file of it")
             settings, notes = dict(facts["settings"]), list(facts["notes"])
-            return cls(str(facts["matrix"]), (int(m), int(n)), ranks, labels, runs, settings, notes, place)
+            to_come = [(int(rank), str(label)) for rank, label in facts["to come"]]
+            return cls(str(facts["matrix"]), (int(m), int(n)), ranks, labels, runs, settings, notes, to_come, place)
         except (OSError, ValueError, KeyError, TypeError) as reason:
             raise FileError(f"{path} must be as a comparison writes it. It is not: {reason!r}.") from reason
 
@@ -152,11 +163,22 @@ class Comparison:
             "algorithms": list(self.labels),
             "settings": dict(self.settings),
             "notes": list(self.notes),
+            "to come": [list(one) for one in self.to_come],
             "versions": versions(),
             "runs": list(self.runs),
         }
         text = json.dumps(facts, ensure_ascii=False, allow_nan=False, indent=1)
         write_beside(self.folder / "comparison.json", lambda out: out.write(text.encode("utf-8", "replace")))
+
+
+def ratio(error: float, base: float | None) -> float | None:
+    """How large an error is beside another; None where there is none, or it is zero."""
+    return error / base if base else None
+
+
+def _last(by_rank: Mapping[int, float]) -> tuple[int, float]:
+    rank = max(by_rank)
+    return -rank, by_rank[rank]
 
 
 def _written(value: Any) -> Any:
@@ -189,5 +211,6 @@ def _best_so_far(run: Mapping[str, Any], times: Array, own_start: bool) -> Array
     errors = np.array(run["curve"]["error"])
     if own_start:
         errors[0] = np.inf
+    errors[1:] = np.minimum.accumulate(errors[1:])
     places = np.searchsorted(np.array(run["curve"]["time"]), times, side="right") - 1
-    return np.asarray(np.minimum.accumulate(errors)[places])
+    return np.asarray(errors[places])

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Column
 from rich.text import Text
 
+from relunmd.charts import visible
 from relunmd.experiments.plan import Run
 
 __all__ = ["Display"]
@@ -56,7 +57,7 @@ class Display:
 
     def say(self, what: str) -> None:
         """What is being done now."""
-        self._what = what
+        self._what = visible(what)
         self._update()
 
     def tell(self, iteration: int, error: float) -> None:
@@ -74,10 +75,10 @@ class Display:
         """A run has been made."""
         self._count += 1
         self._account(run.guess, seconds)
-        case = run.case
+        case, unit = run.case, "iteration" if record["n_iter"] == 1 else "iterations"
         self.print(
             f"[{self._count}/{self._total}] {case.matrix.name}, r={case.rank}, start {case.seed}: "
-            f"{run.contender.label} {record['error']:.3e} after {record['n_iter']} iterations in "
+            f"{run.contender.label} {record['error']:.3e} after {record['n_iter']} {unit} in "
             f"{record['time']:.2f} s; {self.left()} left"
         )
 
@@ -95,7 +96,7 @@ class Display:
 
     def print(self, line: str) -> None:
         """A line that stays."""
-        self._console.print(Text(line), soft_wrap=True)
+        self._console.print(Text(visible(line)), soft_wrap=True)
 
     def _account(self, guess: float, seconds: float) -> None:
         self._to_come -= guess

@@ -11,19 +11,29 @@ from relunmd.experiments.results import Results
 from relunmd.experiments.runner import Outcome, carry_out
 from relunmd.report import Report, write_report
 
-__all__ = ["check_folder", "make_report"]
+__all__ = ["PICTURES", "check_folder", "make_report"]
 
-_OURS = ("report.html", "report.md", "points.csv", "comparison.csv", "comparison.json")
+PICTURES = ("spectrum.png", "components.png", "reconstructions.png", "error_by_rank.png", "convergence_*.png")
+"""Of a comparison."""
+
+_OURS = ("report.html", "report.md", "points.csv", "comparison.csv", "comparison.json", "fig*.png", *PICTURES)
 
 
-def check_folder(output: str | Path) -> Path:
+def check_folder(output: str | Path, of_comparison: bool) -> Path:
     """The folder of a plan, if nothing in it would be lost."""
     folder = Path(output)
-    there = [name for name in _OURS if (folder / name).exists()]
+    if not folder.is_dir():
+        return folder
+    there = sorted(path.name for pattern in _OURS for path in folder.glob(pattern))
     if there and not (folder / Results.FILE).exists():
         raise InputError(
             f"The output must be a new folder, or one with results to go on from. {folder} has a {there[0]} that is "
-            "not of such results, and would be overwritten."
+            "not of such results, and might be overwritten."
+        )
+    if "report.html" in there and ("comparison.json" in there) is not of_comparison:
+        wanted, there_is = ("a comparison", "the paper's experiments")[:: 1 if of_comparison else -1]
+        raise InputError(
+            f"The output must be a folder for {wanted}. {folder} has the report of {there_is}; name another."
         )
     return folder
 
@@ -38,13 +48,13 @@ def make_report(
     with display or Display() as shown:
         if find_spec("matplotlib") is None:
             shown.print("There will be no pictures but charts: they need matplotlib (pip install 'relunmd[plot]').")
-        pressed = None
+        outcome, pressed = Outcome(), None
         try:
-            outcome = carry_out(runs, results, shown)
+            carry_out(runs, results, shown, outcome)
         except KeyboardInterrupt as reason:
             if not any(results.get(run) for run in runs):
                 raise
-            outcome, pressed = Outcome(interrupted=True), reason
+            outcome.interrupted, pressed = True, reason
         shown.say("the report")
         page = write_report(report(outcome), results.folder)
         shown.print(f"Report: {page}")

@@ -18,7 +18,8 @@ def drawing(charts: Sequence[Chart], path: Path, alt: str) -> Drawing:
     """Charts side by side, for the page and as a picture with one legend for all."""
     try:
         several = len(charts) > 1
-        made, axes = look.figure(6.0 * len(charts) + 1.3 if several else 7.6, 4.6, len(charts))
+        beside = 1.7 if several or len(charts[0].series) > look.MOST_INSIDE else 0.0
+        made, axes = look.figure(6.0 * len(charts) + beside if several else 7.6 + beside, 4.6, len(charts))
         for chart, ax in zip(charts, axes, strict=True):
             look.draw(chart, ax, legend=not several)
         if several:

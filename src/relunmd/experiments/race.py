@@ -15,12 +15,12 @@ from relunmd.algorithms import TSVD
 from relunmd.errors import InputError
 from relunmd.executor import ThreadExecutor, usable_cores
 from relunmd.experiments.contenders import Contender
-from relunmd.experiments.imaging import row_parts
 from relunmd.init import INITS
 from relunmd.linalg import canonical_factors
 from relunmd.matrix import DenseSource
 from relunmd.result import Status
 from relunmd.solve import Limits
+from relunmd.survey import row_parts
 from relunmd.validation import check_matrix, check_memory, check_random_state, make_problem
 
 __all__ = ["Arena", "Course", "Start"]
@@ -70,6 +70,9 @@ class Arena:
             X = np.array(X, dtype=np.float64)
             X.flags.writeable = False
             source = DenseSource(X)
+        elif sparse.issparse(X):
+            X = X.tocsr()  # Once, and not by each contender.
+            source = check_matrix(X)
         self.X = X
         self._source = source
         kernels.warm_up(_FLOAT)
@@ -87,7 +90,7 @@ class Arena:
         if isinstance(self.X, np.ndarray) and not isinstance(self.X, np.memmap):
             return self.X
         m, n = self.shape
-        memory.require(8 * m * n, "A dense X, which this method needs,", "Leave it out.")
+        memory.require(8 * m * n, "A dense X, which this method needs,", "Leave it out.", warn=True)
         X = np.empty((m, n))
         for rows, part in row_parts(self._source):
             X[rows] = part.toarray() if sparse.issparse(part) else part
@@ -97,7 +100,7 @@ class Arena:
     def _csr(self) -> Any:
         """X as a CSR matrix of float64 in memory."""
         needed = 24 * self._problem.facts.positives  # Values and indices, twice while they are put together.
-        memory.require(needed, "X in memory, as this method needs it,", "Leave it out.")
+        memory.require(needed, "X in memory, as this method needs it,", "Leave it out.", warn=True)
         return sparse.vstack(
             [sparse.csr_matrix(part, dtype=np.float64) for _, part in row_parts(self._source)], format="csr"
         )

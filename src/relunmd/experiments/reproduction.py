@@ -42,7 +42,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 def reproduce(
-    names: Sequence[str] = ("all",),
+    names: str | Sequence[str] = ("all",),
     output: str | Path = "reproduction",
     *,
     quick: bool = False,
@@ -57,7 +57,7 @@ def reproduce(
     names : of `EXPERIMENTS`, or "all"
     output : folder for results.jsonl, the page report.html, report.md and the pictures; what it has already is not run
         again
-    quick : smaller data, fewer repetitions and shorter runs: seven minutes instead of 75 on two cores
+    quick : smaller data, fewer repetitions and shorter runs: some eight minutes instead of two hours on two cores
     seed : for all matrices and starts
     data : folder of data sets to look in first; see `relunmd.datasets`
 
@@ -78,13 +78,16 @@ def reproduce(
     >>> experiments.reproduce(["table1"], "results", quick=True)  # doctest: +SKIP
     PosixPath('results/report.html')
     """
+    names = [names] if isinstance(names, str) else names
     chosen = list(EXPERIMENTS) if "all" in names else list(names)
     unknown = [name for name in chosen if name not in EXPERIMENTS]
     if unknown or not chosen:
         raise InputError(f"An experiment must be one of {', '.join(EXPERIMENTS)}, or all. Got {unknown or names!r}.")
     if seed < 0:
         raise InputError(f"seed must be at least 0. Got {seed!r}.")
-    setup = Setup(check_folder(output), quick, seed, None if data is None else Path(data), tuple(added()))
+    setup = Setup(
+        check_folder(output, of_comparison=False), quick, seed, None if data is None else Path(data), tuple(added())
+    )
     results = Results(setup.output)
     runs = [run for name, experiment in EXPERIMENTS.items() if name in chosen for run in experiment.runs(setup)]
     return make_report(runs, results, display, lambda outcome: _report(setup, chosen, results, outcome))

@@ -86,7 +86,7 @@ class Results:
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "environment": self._environment,
         }
-        line = json.dumps(record, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        line = json.dumps(record, allow_nan=False).encode() + b"\n"
         with self._writing():
             if run.case.keep_factors and course.best is not None:
                 W, H = course.best

@@ -29,9 +29,9 @@ class Outcome:
     interrupted: bool = False
 
 
-def carry_out(runs: Iterable[Run], results: Results, display: Display) -> Outcome:
-    """Make every run that `results` do not have."""
-    outcome = Outcome()
+def carry_out(runs: Iterable[Run], results: Results, display: Display, outcome: Outcome | None = None) -> Outcome:
+    """Make every run that `results` do not have; what becomes of it is noted in `outcome`."""
+    outcome = Outcome() if outcome is None else outcome
     todo = _grouped([run for run in runs if not results.has(run)])
     display.plan([run for starts in todo.values() for group in starts.values() for run in group])
     for name, starts in todo.items():

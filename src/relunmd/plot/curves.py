@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from relunmd.charts import Axis, Chart, Line, Series
 from relunmd.errors import InputError
 from relunmd.plot import look
+from relunmd.plot.images import dense
 from relunmd.plot.subjects import Factors, Subject, curves_of, errors_of, factors_of
 
 __all__ = ["convergence", "convergence_chart", "error_by_rank", "error_by_rank_chart", "spectrum", "spectrum_chart"]
@@ -50,7 +51,9 @@ def convergence(runs: Subject, ax: Any = None, *, rank: int | None = None, over:
 def convergence_chart(series: list[Series], title: str, over: str = "time", lines: tuple[Line, ...] = ()) -> Chart:
     """What `convergence` draws."""
     name, unit = _OVER[over]
-    return Chart(title, Axis(name, unit, log=over == "time"), Axis(ERROR, log=True), tuple(series), lines)
+    return Chart(
+        title, Axis(name, unit, log=over == "time", whole=over != "time"), Axis(ERROR, log=True), tuple(series), lines
+    )
 
 
 def error_by_rank(runs: Subject, ax: Any = None, *, title: str = "") -> Any:
@@ -99,7 +102,7 @@ def spectrum(
     ----------
     runs : a Decomposition, a list or a dict of them, or a Comparison
     ax : the Axes to draw into; a new figure's if None
-    X : if given, its own singular values are drawn too; a dense array, of which all of them are computed
+    X : if given, its own singular values are drawn too; all of them are computed, of a dense copy
     rank : which runs to show if they are of several; the largest of a comparison if None
     title : above the picture
 
@@ -120,7 +123,7 @@ def spectrum(
     >>> ax.get_ylabel()
     'singular value'
     """
-    own = None if X is None else np.linalg.svd(np.asarray(X, dtype=np.float64), compute_uv=False)
+    own = None if X is None else np.linalg.svd(dense(X), compute_uv=False)
     return look.draw(spectrum_chart(factors_of(runs, rank), title, own), look.axes(ax))
 
 
@@ -130,7 +133,9 @@ def spectrum_chart(runs: list[Factors], title: str, own: Array | None = None) ->
     if own is not None:
         longest = max((len(one.x) for one in series), default=len(own))
         series.append(_strengths("X itself", own[: 2 * longest]))
-    return Chart(title, Axis("component"), Axis("singular value", log=True), tuple(series), markers_everywhere=True)
+    return Chart(
+        title, Axis("component", whole=True), Axis("singular value", log=True), tuple(series), markers_everywhere=True
+    )
 
 
 def _strengths(label: str, values: Array) -> Series:

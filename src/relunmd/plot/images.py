@@ -5,10 +5,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
+from relunmd import memory
 from relunmd.errors import InputError
 from relunmd.plot import look
 from relunmd.plot.subjects import Subject, factors_of
+from relunmd.survey import row_parts
+from relunmd.validation import check_matrix
 
 __all__ = ["components", "draw_components", "draw_rows", "mosaic", "reconstructions"]
 
@@ -52,6 +56,8 @@ def components(
     >>> ax.images[0].get_array().shape  # 3 rows of 4, with lines between them
     (28, 37)
     """
+    if not isinstance(most, int | np.integer) or most < 1:
+        raise InputError(f"most must be a number of components, at least 1. Got {most!r}.")
     found = factors_of(run, rank)[0]
     return draw_components(found.W, found.H, look.axes(ax), image_shape, most, title)
 
@@ -112,7 +118,7 @@ def reconstructions(
     ['X', 'tsvd', 'qn']
     """
     found = factors_of(runs, rank)
-    shape = tuple(np.shape(X))
+    shape = check_matrix(X).shape
     chosen = sample_rows(shape[0]) if rows is None else np.atleast_1d(np.asarray(rows))
     if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
         raise InputError(f"rows must be a list of row numbers. Got {rows!r}.")
@@ -191,11 +197,16 @@ def sample_rows(height: int, count: int = 12) -> Array:
 
 def rows_of(X: Any, chosen: Array) -> Array:
     """Some rows of X, whatever it is, as a dense array."""
-    from scipy import sparse
+    source = check_matrix(X)
+    return np.vstack([_float(source.read(slice(row, row + 1))) for row in chosen.tolist()])
 
-    if sparse.issparse(X):
-        return np.asarray(X.tocsr()[chosen].toarray(), dtype=np.float64)
-    if hasattr(X, "iloc"):
-        X = X.iloc[chosen]
-        return np.asarray(X, dtype=np.float64)
-    return np.array([np.asarray(X[int(row)], dtype=np.float64) for row in chosen])
+
+def dense(X: Any) -> Array:
+    """All of X, whatever it is, as a dense array."""
+    source = check_matrix(X)
+    memory.require(8 * source.shape[0] * source.shape[1], "A dense X", "Leave X out.")
+    return np.vstack([_float(part) for _, part in row_parts(source)])
+
+
+def _float(part: Any) -> Array:
+    return np.asarray(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)

@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from relunmd.charts import Axis, Chart, Look
+from relunmd.charts import Axis, Chart, Look, visible
 from relunmd.errors import InputError
 from relunmd.optional import need
 
-__all__ = ["axes", "draw", "figure"]
+__all__ = ["MOST_INSIDE", "axes", "draw", "figure", "outer_legend", "shown", "titled"]
 
+MOST_INSIDE = 5
+"""How many names a legend may have within a picture; a longer one is beside it."""
 _GREY = "#555555"
 _LONGEST = 70
 """Letters of a name that a picture has room for."""
@@ -44,11 +46,12 @@ def draw(chart: Chart, ax: Any, legend: bool = True) -> Any:
     limits = chart.limits()
     for series in chart.series:
         points = np.array(series.points).reshape(-1, 2)
-        if chart.x.log:
-            points[points[:, 0] <= 0, 0] = limits[0][0]  # The start, at no time at all.
-        every = None if chart.markers_everywhere else (0.04, 0.19)
+        for side, axis in enumerate((chart.x, chart.y)):
+            if axis.log:
+                points[points[:, side] <= 0, side] = limits[side][0]  # As the start, at no time at all.
+        every = None if chart.markers_everywhere or len(points) < 3 else (0.04, 0.19)
         style = _style(chart.looks[series.label]) | {"linewidth": 1.9, "markersize": 7, "markevery": every}
-        ax.plot(*points.T, label=shown(series.label, 32), clip_on=False, **style)
+        ax.plot(*points.T, label=_legend_name(series.label), clip_on=False, **style)
     for line in chart.lines:
         ax.axhline(line.y, color=_GREY, linewidth=1.3, linestyle=(0, (2, 2)))
         ax.annotate(
@@ -65,7 +68,8 @@ def draw(chart: Chart, ax: Any, legend: bool = True) -> Any:
     if chart.title:
         ax.set_title(shown(chart.title), fontsize=12.5, wrap=True)
     if legend and chart.series:
-        ax.legend(**_LEGEND, ncols=2 if len(chart.series) > 5 else 1)
+        many = len(chart.series) > MOST_INSIDE
+        ax.legend(**_LEGEND, **({"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)} if many else {}))
     return ax
 
 
@@ -104,7 +108,15 @@ def _set_axis(ax: Any, axis: Axis, name: str, low: float, high: float) -> None:
     getattr(ax, f"set_{name}label")(shown(axis.title))
 
 
+def _legend_name(label: str) -> str:
+    """What begins with an underscore Matplotlib would leave out."""
+    name = shown(label, 32)
+    return f" {name}" if name.startswith("_") else name
+
+
 def shown(text: str, longest: int = _LONGEST) -> str:
-    """A name as it is, if it is not too long: Matplotlib takes what stands between dollars for mathematics."""
-    short = text if len(text) <= longest else f"{text[: longest - 1]}…"
-    return " ".join(short.split()).replace("$", r"\$")
+    """A name as it is, but for its middle if it is too long: Matplotlib takes dollars for mathematics."""
+    line = visible(" ".join(text.split()))
+    if len(line) > longest:
+        line = f"{line[: longest // 2]}…{line[len(line) - longest // 2 + 1 :]}"
+    return line.replace("$", r"\$")

@@ -74,12 +74,9 @@ def curves_of(subject: Any, rank: int | None, over: str) -> list[Series]:
     if isinstance(subject, Compared):
         if over != "time":
             raise InputError(f'over must be "time" for a comparison. Got {over!r}.')
-        return subject.curves(_rank_of(subject, rank))
-    return [
-        Series.of(label, getattr(run.history, over), run.history.error)
-        for label, run in _runs(subject).items()
-        if rank is None or run.rank == rank
-    ]
+        return _some(subject.curves(_rank_of(subject, rank)), "a run that has finished an iteration")
+    runs = _of_rank(_runs(subject), rank)
+    return [Series.of(label, getattr(run.history, over), run.history.error) for label, run in runs.items()]
 
 
 def errors_of(subject: Any) -> Mapping[str, Mapping[int, float]]:
@@ -97,9 +94,24 @@ def errors_of(subject: Any) -> Mapping[str, Mapping[int, float]]:
 def factors_of(subject: Any, rank: int | None) -> list[Factors]:
     """W and H of each run."""
     if isinstance(subject, Compared):
-        return [Factors(label, *pair) for label, pair in subject.factors(_rank_of(subject, rank)).items()]
-    runs = _runs(subject)
-    return [Factors(label, run.W, run.H) for label, run in runs.items() if rank is None or run.rank == rank]
+        kept = subject.factors(_rank_of(subject, rank))
+        return _some([Factors(label, *pair) for label, pair in kept.items()], "factors that were kept")
+    return [Factors(label, run.W, run.H) for label, run in _of_rank(_runs(subject), rank).items()]
+
+
+def _of_rank(runs: dict[str, Decomposition], rank: int | None) -> dict[str, Decomposition]:
+    found = {label: run for label, run in runs.items() if rank is None or run.rank == rank}
+    if not found:
+        there = sorted({run.rank for run in runs.values()})
+        raise InputError(f"rank must be one of {', '.join(map(str, there))}, which are there. Got {rank!r}.")
+    return found
+
+
+def _some(found: list[Any], what: str) -> list[Any]:
+    """What there is, if there is any."""
+    if not found:
+        raise InputError(f"A comparison must have {what} at this rank to be drawn. It has none; try another rank.")
+    return found
 
 
 def _rank_of(subject: Compared, rank: int | None) -> int:

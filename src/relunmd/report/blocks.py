@@ -4,7 +4,6 @@ Text is text: nothing in a string is markup, wherever a name in it comes from. W
 `Strong`, `Code` and `Link`.
 """
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +26,6 @@ __all__ = [
     "Table",
     "parts",
     "plain_text",
-    "visible",
 ]
 
 
@@ -66,22 +64,6 @@ def parts(text: Text) -> Sequence[Part]:
 def plain_text(text: Text) -> str:
     """The words alone."""
     return "".join(part if isinstance(part, str) else part.text for part in parts(text))
-
-
-_TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
-"""What makes letters run the other way, and so a name look like another."""
-
-
-def visible(text: str) -> str:
-    r"""Text in one line, without control characters, halves of letters and what turns the rest around.
-
-    >>> from relunmd.report.blocks import visible
-    >>> visible("a\nb <c> ‘d’ \u202etxt.exe")
-    'a b <c> ‘d’ �txt.exe'
-    """
-    line = " ".join(text.split("\n")) if "\n" in text else text
-    return "".join("\ufffd" if letter in _TURNING or unicodedata.category(letter) in ("Cc", "Cs") else letter
-                   for letter in line)  # fmt: skip
 
 
 @dataclass(frozen=True)

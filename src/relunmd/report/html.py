@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from relunmd.charts import Chart, Look, looks
+from relunmd.charts import Chart, Look, looks, visible
 from relunmd.report.blocks import (
     ABOUT,
     CLAIMS,
@@ -34,7 +34,6 @@ from relunmd.report.blocks import (
     environment_line,
     parts,
     plain_text,
-    visible,
 )
 from relunmd.report.markdown import numeric
 from relunmd.report.svg import NARROW, WIDE, svg, swatch

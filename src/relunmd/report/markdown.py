@@ -2,6 +2,7 @@
 
 import re
 
+from relunmd.charts import visible
 from relunmd.report.blocks import (
     ABOUT,
     CLAIMS,
@@ -20,7 +21,6 @@ from relunmd.report.blocks import (
     environment_line,
     parts,
     plain_text,
-    visible,
 )
 
 __all__ = ["markdown"]
@@ -86,9 +86,10 @@ def _cell(cell: Cell) -> str:
 
 
 def _text(text: Text) -> str:
-    written = "".join(_part(part) for part in parts(text))
+    written = "".join(_part(part) for part in parts(text)).strip()
     # What would begin a list, a heading or a rule.
-    return re.sub(r"^(\s*)([-+#=>]|\d+[.)])", r"\1\\\2", written) if written[:1] in "-+#=> 0123456789" else written
+    written = re.sub(r"^([-+#=])", r"\\\1", written)
+    return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", written)
 
 
 def _part(part: Part) -> str:

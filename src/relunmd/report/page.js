@@ -116,7 +116,8 @@
       };
       svg.addEventListener("pointermove", hover);
       svg.addEventListener("pointerdown", hover);
-      svg.addEventListener("pointerleave", leave);
+      // A finger leaves as soon as it lifts, and what it pointed at stays to be read.
+      svg.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") leave(); });
       svg.addEventListener("blur", leave);
       // From here on keys mean something in it, which those who listen to the page are told by its role.
       svg.setAttribute("tabindex", "0");
@@ -147,6 +148,9 @@
         show(drawing, which, k, true);
       });
     }
+
+    document.addEventListener("pointerdown", (event) => { if (!event.target.closest?.("svg.chart")) leave(); });
+    window.addEventListener("resize", leave);
 
     figure.querySelectorAll(".legend button").forEach((button, which) => {
       button.addEventListener("click", () => {

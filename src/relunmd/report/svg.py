@@ -143,7 +143,7 @@ def _axes(
 
 def _curve(places: Sequence[Place], marked: Sequence[Place], look: Look, index: int, frame: Frame) -> str:
     path = "M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in _thinned(places)) if places else ""
-    marks = "".join(marker(look.marker, x, y, frame.letter / 3.2) for x, y in marked)
+    marks = "".join(marker(look.marker, x, y, frame.letter / 3.2) for x, y in dict.fromkeys([*marked, *places[-1:]]))
     return (
         f'<g class="series series-{index}"><path class="curve" d="{path}"{_dashes(look)}/>'
         f'<path class="mark" d="{marks}"/></g>'
