@@ -221,6 +221,17 @@ class Chart:
     def looks(self) -> Mapping[str, Look]:
         return looks(series.label for series in self.series)
 
+    def freer_side(self, line: Line) -> str:
+        """On which side, "left" or "right", the name of a level is farther from the curves."""
+        rooms = []
+        for end in (0, -1):
+            heights = [series.points[end][1] for series in self.series if series.points]
+            if self.y.log:
+                rooms.append(min((abs(math.log(y / line.y)) for y in heights if y > 0 < line.y), default=0.0))
+            else:
+                rooms.append(min((abs(y - line.y) for y in heights), default=0.0))
+        return "left" if rooms[0] > rooms[1] else "right"
+
     def limits(self) -> tuple[tuple[float, float], tuple[float, float]]:
         """Where the axes begin and end."""
         points = [point for series in self.series for point in series.points]

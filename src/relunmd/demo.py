@@ -21,7 +21,9 @@ from rich.table import Table
 import relunmd
 from relunmd import datasets
 from relunmd.errors import MissingDependencyError
-from relunmd.optional import need
+from relunmd.files import write_beside
+from relunmd.plot import look
+from relunmd.plot.images import draw_rows
 
 __all__ = ["Line", "compare", "draw_digits", "main"]
 
@@ -67,25 +69,11 @@ def _nmf(X: Array, rank: int) -> Line:
 
 def draw_digits(X: Array, reconstructions: dict[str, Array], path: Path, shown: int = 12) -> None:
     """A row of digits, and below it a row for every reconstruction."""
-    need("matplotlib", "Pictures need", "plot")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    rows = {"digits": X} | reconstructions
-    figure = Figure(figsize=(0.62 * shown + 2.0, 0.66 * len(rows)), dpi=150)
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(len(rows), shown, squeeze=False)
-    for axes, (label, images) in zip(grid, rows.items(), strict=True):
-        for ax, image in zip(axes, images, strict=False):
-            ax.imshow(image.reshape(8, 8), cmap="gray_r", vmin=0, vmax=16, interpolation="nearest")
-            ax.set_xticks([])
-            ax.set_yticks([])
-        axes[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=9)
-    figure.subplots_adjust(
-        left=1.9 / figure.get_figwidth(), right=0.995, top=0.98, bottom=0.02, wspace=0.08, hspace=0.08
-    )
+    rows = {label: images[:shown] for label, images in ({"digits": X} | reconstructions).items()}
+    made, (ax,) = look.figure(0.62 * shown + 2.0, 0.7 * len(rows) + 0.1)
+    draw_rows(rows, ax, (8, 8))
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    write_beside(path, lambda out: made.savefig(out, format="png"))
 
 
 def _table(title: str, lines: list[Line]) -> Table:

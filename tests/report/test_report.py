@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from relunmd.charts import Axis, Chart, Look, Series, looks, number
+from relunmd.charts import Axis, Chart, Line, Look, Series, looks, number
 from relunmd.errors import RelunmdError
 from relunmd.report import Claim, Paragraph, Picture, Report, Section, Table, html, markdown, write_report
 from relunmd.report.html import _value
@@ -231,6 +231,14 @@ class TestCharts:
         chart = Chart("none", Axis("x", log=True), Axis("y"), (Series("a", (), ()),))
         page = html(Report("t", "f", [], [Section("s", "S", [Drawing([chart], None, "alt")])], {}, []), tmp_path)
         assert "nan" not in page.partition("<script")[0]
+
+    @pytest.mark.parametrize("log", [True, False])
+    def test_a_level_is_named_where_there_is_room(self, log):
+        series = (Series.of("a", [1, 2], [0.2, 0.5]), Series.of("b", [1, 2], [0.6, 0.51]), Series("c", (), ()))
+        chart = Chart("t", Axis("x"), Axis("y", log=log), series)
+        assert chart.freer_side(Line("level", 0.5)) == "left"
+        assert chart.freer_side(Line("level", 0.21)) == "right"
+        assert Chart("t", Axis("x"), Axis("y", log=log), ()).freer_side(Line("level", 0.5)) == "right"
 
     def test_a_single_point_is_seen(self, tmp_path):
         from relunmd.report import Drawing

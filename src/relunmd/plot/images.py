@@ -150,7 +150,7 @@ def draw_rows(sheets: dict[str, Array], ax: Any, image_shape: Any, title: str = 
         ax.set_xticks([])
         ax.set_facecolor(_BETWEEN)
     ax.set_yticks(
-        [height * k + (height - 1) / 2 for k in range(len(sheets))], [look.shown(label, 24) for label in sheets]
+        [height * k + (height - 1) / 2 for k in range(len(sheets))], [look.shown(label, 30) for label in sheets]
     )
     ax.tick_params(length=0, labelsize=10.5)
     _bare(ax, keep_labels=True)

@@ -54,12 +54,13 @@ def draw(chart: Chart, ax: Any, legend: bool = True) -> Any:
         ax.plot(*points.T, label=_legend_name(series.label), clip_on=False, **style)
     for line in chart.lines:
         ax.axhline(line.y, color=_GREY, linewidth=1.3, linestyle=(0, (2, 2)))
+        left = chart.freer_side(line) == "left"
         ax.annotate(
             shown(line.label),
-            (limits[0][1], line.y),
-            (-3, 4),
+            (limits[0][0 if left else 1], line.y),
+            (4 if left else -3, 4),
             textcoords="offset points",
-            ha="right",
+            ha="left" if left else "right",
             fontsize=10,
             color=_GREY,
         )

@@ -59,8 +59,8 @@ class Frame:
     letter: int
 
 
-WIDE = Frame("wide", 760, 430, 66, 16, 14, 50, 10, 9, 13)
-NARROW = Frame("narrow", 330, 300, 52, 10, 10, 44, 5, 7, 11)
+WIDE = Frame("wide", 760, 430, 78, 16, 14, 50, 10, 9, 13)
+NARROW = Frame("narrow", 330, 300, 62, 10, 10, 44, 5, 7, 11)
 
 
 def marker(letter: str, x: float, y: float, size: float) -> str:
@@ -96,7 +96,10 @@ def svg(chart: Chart, frame: Frame, label: str, looks: Mapping[str, Look], index
     for line in chart.lines:
         y = down(line.y)
         parts.append(f'<path class="level" d="M{frame.left} {y:.1f}H{frame.width - frame.right}"/>')
-        at = f'x="{frame.width - frame.right - 3}" y="{y - 4:.1f}" text-anchor="end"'
+        x, anchor = (
+            (frame.left + 4, "start") if chart.freer_side(line) == "left" else (frame.width - frame.right - 3, "end")
+        )
+        at = f'x="{x}" y="{y - 4:.1f}" text-anchor="{anchor}"'
         parts.append(f'<text class="tick" {at}>{escape(line.label)}</text>')
     for place, series in enumerate(chart.series):
         places = [(across(x), down(y)) for x, y in series.points]
