@@ -51,8 +51,8 @@ _FIRST = ("3B-NMD", "A-NMD", "A-EM", "EM", "A-Naive", "Naive", "TSVD", "NMF", "3
 
 # Colours that differ in lightness too (after Okabe and Ito).
 _LOOKS = (
-    Look("#0072b2", "#4db2f0", (), "^"),
-    Look("#b0272f", "#ff7b80", (), "s"),
+    Look("#0072b2", "#4db2f0", (9, 2, 1.5, 2), "^"),
+    Look("#b0272f", "#ff7b80", (3, 1.2), "s"),
     Look("#000000", "#ffffff", (5, 2), "o"),
     Look("#777777", "#9a9a9a", (1.5, 1.5), "o"),
     Look("#e69f00", "#f0b429", (6, 2, 1.5, 2), "v"),
@@ -191,11 +191,20 @@ def _even(low: float, high: float, most: int, whole: bool = False) -> list[float
     return [float(f"{place * step:.12g}") for place in range(first, last + 1)]
 
 
+def _apart(ticks: list[float], low: float, high: float) -> list[float]:
+    """Those of which the numbers do not touch each other."""
+    kept: list[float] = []
+    for tick in ticks:
+        if not kept or math.log(tick / kept[-1]) > 0.055 * math.log(high / low):
+            kept.append(tick)
+    return kept
+
+
 def _logarithmic(low: float, high: float, most: int) -> list[float]:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for factors in ((1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9), (1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5, 7), (1, 2, 5), (1, 3)):
         found = [by * 10.0**power for power in range(first, last + 1) for by in factors]
-        found = [float(f"{tick:.6g}") for tick in found if low <= tick <= high]
+        found = _apart([float(f"{tick:.6g}") for tick in found if low <= tick <= high], low, high)
         if 2 <= len(found) <= most:
             return found
     for step in (1, 2, 3, 5):

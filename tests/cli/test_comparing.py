@@ -32,7 +32,7 @@ class TestCompare:
         assert first.startswith(f"At rank 4 {found.ranking(4)[0]} has the smallest error, ")
         assert second == str(Path("out", "report.html"))
         assert "8 runs to make" in done.stderr
-        assert "[8/8] X.npy, r=4, start 0: NMF" in done.stderr
+        assert "[8/8] X.npy, r=4, shifted start 0: NMF" in done.stderr
 
     def test_json_and_quiet(self, run):
         done = run(f"{COMPARE} --json")
@@ -79,6 +79,21 @@ class TestCompare:
         assert "a &quot;very&quot; &lt;b&gt;odd naïve, file.csv: algorithms compared" in text
         assert "<i>" not in text.partition("<script")[0]
 
+    def test_a_method_that_always_fails_is_told_by_the_exit_code(self, run, folder):
+        def failing(X, W, H):
+            raise ValueError("oops")
+            yield
+
+        from relunmd import experiments
+
+        experiments.register("failing")(failing)
+        try:
+            done = run("compare X.npy -r 2 --algorithms failing,qn --max-iter 2 -o out", code=1)
+        finally:
+            experiments.unregister("failing")
+        assert "failing failed: ValueError: oops (test_comparing.py, line " in done.stderr
+        assert "The best of the algorithms is qn" in done.stdout
+
     def test_names_from_a_file(self, run, folder):
         Path("words.txt").write_text("\n".join(f"word {k}" for k in range(50)) + "\n", encoding="utf-8")
         run(f"{COMPARE} --column-names words.txt -q")
@@ -102,7 +117,9 @@ class TestCompare:
             ("compare X.npy -r 3 --images 3x3 -o out", "as many pixels as X has columns, 50. Got 3 × 3"),
             ("compare X.npy -r 3 --max-time 0 -o out", "Invalid value for '--max-time'"),
             ("compare X.npy -r 3 --column-names no.txt -o out", "no.txt cannot be read"),
-            ("compare X.npy -r 3 -o X.npy", "must be a folder"),
+            ("compare X.npy -r 3 -o X.npy", "must be a folder. Got X.npy, which is a file"),
+            ("compare X.npy -r 3 -o .", ". has other files, as X.npy"),
+            ("compare X.npy -r 3 --algorithms nmf -o out", "which always take part. Got ['nmf']"),
             ("reproduce -o out", "Missing argument"),
             ("reproduce table9 -o out", "An experiment must be one of table1"),
         ],

@@ -17,7 +17,7 @@ import relunmd
 from relunmd import ANMD, datasets, experiments
 from relunmd.algorithms import ALGORITHMS
 from relunmd.errors import FileError, InputError
-from relunmd.experiments import comparison, imaging
+from relunmd.experiments import comparing, comparison, imaging
 from relunmd.experiments.compared import finding
 from relunmd.experiments.contenders import NMF as NMF_CONTENDER
 from relunmd.experiments.display import Display
@@ -54,7 +54,7 @@ def made_up(errors, to_come=()):
         for rank, by_label in errors.items() for label, e in by_label.items()
     ]  # fmt: skip
     labels = tuple(dict.fromkeys(run["algorithm"] for run in runs))
-    return relunmd.Comparison("X", (9, 9), tuple(errors), labels, runs, {}, [], list(to_come), Path("nowhere"))
+    return relunmd.Comparison("X", (9, 9), tuple(errors), labels, runs, {}, [], list(to_come), None, Path("nowhere"))
 
 
 class TestWhatIsRun:
@@ -178,15 +178,19 @@ class TestWhatIsRun:
             found = compared(algorithms=["failing", "qn"], ranks=3)
         finally:
             experiments.unregister("failing")
-        assert found.notes == ["failing at rank 3 could not be run: RuntimeError: no <ideas>"]
+        (note,) = found.notes
+        assert re.fullmatch(
+            r"failing at rank 3 could not be run: RuntimeError: no <ideas> \(test_comparison\.py, line \d+\)\.", note
+        )
         assert "no &lt;ideas&gt;" in found.page.read_text(encoding="utf-8")
         assert set(found.errors()) == {"qn", "TSVD", "NMF"}
 
     def test_who_finishes_no_iteration_is_not_credited_with_the_start(self):
         found = compared(max_time=1e-9, max_iter=None, ranks=3)
         assert set(found.errors()) == {"TSVD"}
-        assert len(found.notes) == 3
-        assert "finished no iteration" in found.notes[0]
+        (note,) = found.notes
+        assert note.startswith("qn at rank 3, 3B-NMD at rank 3, NMF at rank 3 finished no iteration: The time limit")
+        assert "| 3 | NMF | – | – | – | – | – |" in (found.folder / "report.md").read_text(encoding="utf-8")
         assert found.table()[0]["error"] is None
 
 
@@ -310,7 +314,17 @@ class TestWhatCameOut:
                 "At rank 4 EM, the truncated SVD and qn have the smallest error, 0.1: 60% below NMF's 0.25.",
             ),
             ({"qn": 0.0, "EM": 1e-17, "TSVD": 0.1}, "At rank 4 qn and EM are exact."),
-            ({"TSVD": 0.1, "qn": 0.2}, "At rank 4 the truncated SVD has the smallest error, 0.1."),
+            (
+                {"TSVD": 0.1, "qn": 0.2, "NMF": 0.4},
+                (
+                    "At rank 4 the truncated SVD has the smallest error, 0.1: 75% below NMF's 0.4. "
+                    "The best of the algorithms is qn, 0.2."
+                ),
+            ),
+            (
+                {"qn": 0.001, "TSVD": 0.2},
+                "At rank 4 qn has the smallest error, 0.001: 200 times smaller than the truncated SVD's 0.2.",
+            ),
             ({"qn": 0.1, "NMF": 0.2, "EM": 0.3}, "At rank 4 qn has the smallest error, 0.1: 50% below NMF's 0.2."),
             ({}, "No run has finished an iteration."),
         ],
@@ -320,7 +334,7 @@ class TestWhatCameOut:
 
     def test_findings_at_several_ranks(self):
         two = {"qn": 0.1, "A-EM": 0.2}
-        assert finding(made_up({2: two, 4: two, 8: two})).endswith("after 1 s. So it is at ranks 2 and 4.")
+        assert finding(made_up({2: two, 4: two, 8: two})).endswith("after 1 s. It is first at ranks 2 and 4 too.")
         assert finding(made_up({2: {"qn": 0.3, "A-EM": 0.2}, 8: two})).endswith(" At rank 2 A-EM is first.")
         unfinished = made_up({2: two, 8: {"qn": 0.1}}, to_come=[(8, "A-EM")])
         assert finding(unfinished).startswith("At rank 2 qn has the smallest error")
@@ -361,8 +375,8 @@ class TestWhatCameOut:
         for picture in pictures:
             assert (found.folder / picture).read_bytes().startswith(b"\x89PNG")
         assert "over the starts" in text
-        assert "8 × 8 pixels, as they look" in text
-        assert text.count("| qn |") == 2
+        assert "8 × 8 pixels, guessed from the data" in text
+        assert text.count("| qn |") == 3  # At each rank, and what it is.
         page = found.page.read_text(encoding="utf-8")
         assert page.count('<svg class="chart wide"') == 4
         assert page.count("<img ") == 2
@@ -431,13 +445,19 @@ class TestRefusals:
             compared(**options)
         assert not (folder / "out").exists()
 
-    @pytest.mark.parametrize("name", ["report.html", "spectrum.png", "convergence_8.png", "comparison.csv"])
-    def test_a_foreign_file_is_not_overwritten(self, folder, name):
+    def test_a_folder_of_other_things_is_left_alone(self, folder):
         (folder / "out").mkdir()
-        (folder / "out" / name).write_text("mine")
-        with pytest.raises(InputError, match=f"has a {re.escape(name)}"):
+        (folder / "out" / "face.png").write_text("mine")
+        with pytest.raises(InputError, match=r"out has other files, as face\.png"):
             compared()
-        assert (folder / "out" / name).read_text() == "mine"
+        assert [path.name for path in (folder / "out").iterdir()] == ["face.png"]
+        with pytest.raises(InputError, match=r"must be a folder\. Got out/face\.png, which is a file"):
+            compared(output="out/face.png")
+
+    def test_what_still_falls_is_noted(self):
+        run = {"error": 0.1, "time": 10, "status": relunmd.Status.MAX_TIME.message}
+        assert comparing._still_falls(run | {"curve": {"time": [0, 5, 9.5], "error": [1, 0.2, 0.1]}})
+        assert not comparing._still_falls(run | {"curve": {"time": [0, 5, 9.5], "error": [1, 0.1009, 0.1]}})
 
     def test_a_comparison_and_a_reproduction_do_not_mix(self, folder):
         compared()

@@ -493,7 +493,7 @@ class TestCommand:
     def test_a_table(self, tmp_path, small_experiments):
         done = CliRunner().invoke(main, ["reproduce", "table1", "--quick", "-o", str(tmp_path / "out"), "--seed", "3"])
         assert done.exit_code == 0, done.output
-        assert "Report: " in done.output
+        assert done.stdout == f"{tmp_path / 'out' / 'report.html'}\n"
         assert "--seed 3" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 
     @pytest.mark.parametrize(
@@ -503,7 +503,7 @@ class TestCommand:
             (["table7"], "table7"),
             (["all", "--seed", "-1"], "-1"),
             (["all", "--data", "/not/there"], "/not/there"),
-            (["table1", "-o", "there"], "has a report.md that is not of such results"),
+            (["table1", "-o", "there"], "has other files, as report.md"),
         ],
     )
     def test_bad_arguments(self, arguments, word, tmp_path, monkeypatch):
@@ -541,7 +541,9 @@ class TestCommand:
 
     def test_an_existing_readme_is_left_alone(self, tmp_path, small_experiments):
         (tmp_path / "README.md").write_text("my project")
-        assert CliRunner().invoke(main, ["reproduce", "table1", "--quick", "-o", str(tmp_path)]).exit_code == 0
+        done = CliRunner().invoke(main, ["reproduce", "table1", "--quick", "-o", str(tmp_path)])
+        assert done.exit_code == 2
+        assert "has other files, as README.md" in done.stderr
         assert (tmp_path / "README.md").read_text() == "my project"
 
 

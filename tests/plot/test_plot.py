@@ -56,7 +56,8 @@ DRAW = {
 class TestEvery:
     def test_takes_and_returns_axes(self, name, runs, compared, ax):
         named = {"a $b$ <c>": runs[0], "ü": runs[1]}
-        for subject in (runs[0], runs, tuple(runs), named, compared):
+        subjects = [runs[0], compared] if name == "components" else [runs[0], runs, tuple(runs), named, compared]
+        for subject in subjects:
             ax.clear()
             assert DRAW[name](subject, ax) is ax
             drawn(ax)
@@ -121,6 +122,8 @@ class TestConvergence:
         assert legend(ax) == [" _underscored"]
 
     def test_a_rank_that_is_not_there(self, runs, compared, ax):
+        with pytest.raises(InputError, match=r"components draws one Decomposition\. Got 3"):
+            plot.components(runs, ax)
         for draw in (plot.convergence, plot.components, plot.spectrum):
             with pytest.raises(InputError, match=r"rank must be one of 6, which are there\. Got 99"):
                 draw(runs, ax, rank=99)
@@ -181,6 +184,14 @@ class TestImages:
         first = runs[0].H[0].reshape(8, 8)
         np.testing.assert_allclose(sheet[1:9, 1:9], first / np.abs(first).max())
 
+    def test_a_comparison_knows_its_images(self, compared, ax):
+        plot.components(compared, ax)
+        assert ax.images[0].get_array().shape[0] > 6
+        assert ax.get_title() == f"{compared.ranking(6)[0]}, rank 6"
+        ax.clear()
+        plot.reconstructions(compared, X, ax, rows=[1])
+        assert ax.images[0].get_array().shape == (5 * 9 + 1, 10)
+
     def test_components_that_are_no_images(self, runs, ax):
         plot.components(runs[0], ax)
         assert ax.images[0].get_array().shape == (6, 64)
@@ -190,7 +201,7 @@ class TestImages:
     def test_rows_and_their_reconstructions(self, runs, ax, kind):
         plot.reconstructions(runs, kind(X), ax, rows=[5, 7], image_shape=(8, 8))
         sheet = ax.images[0].get_array()
-        assert sheet.shape == (4 * 9, 2 * 9 + 1)
+        assert sheet.shape == (4 * 9 + 1, 2 * 9 + 1)
         np.testing.assert_array_equal(sheet[1:9, 10:18], X[7].reshape(8, 8))
         np.testing.assert_allclose(sheet[10:18, 1:9], runs[0].reconstruct([5]).reshape(8, 8))
         assert [text.get_text() for text in ax.get_yticklabels()] == ["X", "qn", "3B-NMD", "TSVD"]

@@ -44,7 +44,8 @@ Examples:
 FOLDER then has report.html, one file that can be mailed; report.md; the runs in
 comparison.csv and comparison.json; the pictures; and what the charts show in
 points.csv. After Ctrl-C the same command goes on where it stopped.
-Exit codes: 0; 2 for what cannot be used; 130 after Ctrl-C."""
+Exit codes: 0; 2 for what cannot be used; 130 after Ctrl-C; 1 if an algorithm
+failed at every rank."""
 )
 @click.argument("matrix", metavar="INPUT", type=click.Path())
 @click.option("--ranks", "-r", required=True, metavar="R,R,…", help="Numbers of components, as 8,16,32.")
@@ -123,6 +124,8 @@ def compare(
             opened = stack.enter_context(open_matrix(matrix, array, names))
         running.tell_note(opened, matrix, quiet)
         entry = opened.entry
+        if entry.columns is not None and labels is None and not quiet:
+            click.echo("The names of the columns are shown with the components.", err=True)
         found = compare_matrix(
             opened.X,
             chosen_ranks,
@@ -149,6 +152,9 @@ def compare(
     elif not quiet:
         click.echo(running.spoken(finding(found)))
         click.echo(str(found.page))
+    made = {run["algorithm"] for run in found.runs}
+    if any(label not in made for label in found.labels):  # It failed at every rank, as a note says.
+        click.get_current_context().exit(1)
 
 
 @click.command(

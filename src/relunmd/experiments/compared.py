@@ -16,7 +16,7 @@ from relunmd.matrix import Source
 from relunmd.plot import images, look
 from relunmd.plot.curves import convergence_chart, error_by_rank_chart, spectrum_chart
 from relunmd.plot.subjects import Factors
-from relunmd.report import Block, Cell, Drawing, Paragraph, Picture, Report, Section, Strong, Table
+from relunmd.report import Block, Cell, Drawing, Link, Paragraph, Part, Picture, Report, Section, Strong, Table
 
 __all__ = ["comparison_report", "finding"]
 
@@ -28,28 +28,29 @@ _COMPONENTS_NAMED, _COLUMNS_NAMED = 20, 8
 def comparison_report(
     found: Comparison,
     X: Source,
-    pixels: tuple[int, int] | None,
     column_names: Sequence[str] | None,
+    who_is_who: Mapping[str, str],
     environments: Sequence[Mapping[str, Any]],
 ) -> Report:
     """The report, its pictures written into the comparison's folder."""
-    introduction = [
-        (
-            "X ≈ max(0, WH); the error is ‖X − max(0, WH)‖ / ‖X‖. Every algorithm has the same X and the same start; "
-            "only its own work is timed, and it is scored outside of that. comparison.csv and comparison.json have "
-            "every run, points.csv what the charts show."
-        ),
-        *found.notes,
+    what: list[Part] = [
+        "relunmd approximates a sparse nonnegative matrix by X ≈ max(0, WH) (",
+        Link("Seraghiti et al. 2023", "https://arxiv.org/abs/2305.08687"),
+        "). The error is ‖X − max(0, WH)‖ / ‖X‖. The algorithms have the same X and the same start; only their own ",
+        "work is timed, and they are scored outside of that. What the names mean is at the bottom. The folder that ",
+        "this page was made in has every run in comparison.csv and comparison.json, and the charts in points.csv.",
     ]
     sections = [_over_time(found), _all_runs(found)]
     if len(found.ranks) > 1:
         sections.insert(0, _by_rank(found))
     with_factors = next((rank for rank in reversed(found.ranks) if found.factors(rank)), None)
     if with_factors is not None:
-        sections += _of_factors(found, with_factors, X, pixels, column_names)
+        sections += _of_factors(found, with_factors, X, column_names)
     _remove_stale(found, sections)
+    names = Table(["name", "what it is"], [[label, meaning] for label, meaning in who_is_who.items()], "names")
+    sections.append(Section("names", "What the names mean", [names]))
     title = f"{found.name}: algorithms compared"
-    return Report(title, finding(found), introduction, sections, found.settings, environments)
+    return Report(title, finding(found), [what, *found.notes], sections, found.settings, environments)
 
 
 def finding(found: Comparison) -> str:
@@ -69,7 +70,7 @@ def finding(found: Comparison) -> str:
     else:
         said += f"At rank {top} {_names(first)} {'has' if len(first) == 1 else 'have'} the smallest error, {error:.4g}"
         below = [
-            f"{1 - error / errors[label][top]:.0%} below {_NAMES[label]}'s {errors[label][top]:.4g}"
+            _below(error, errors[label][top], _NAMES[label])
             for label in _NAMES
             if label not in first and top in errors.get(label, {})
         ]
@@ -79,10 +80,14 @@ def finding(found: Comparison) -> str:
             when = _reached(found, top, order[0], errors[second][top])
             told = f"{second}, {errors[second][top]:.4g}"
             said += f" It has the error of the next ({told}) after {when:.3g} s." if when else f" The next is {told}."
+    if all(label in _NAMES for label in first):
+        best = next((label for label in order if label not in _NAMES), None)
+        said += f" The best of the algorithms is {best}, {errors[best][top]:.4g}." if best else ""
     others = (finished or ranks)[:-1]
     winners = {rank: _first(found, rank) for rank in others}
     if others and all(names == first for names in winners.values()):
-        said += f" So it is at rank{'s' * (len(others) > 1)} {_listed(list(map(str, others)))}."
+        are = "It is" if len(first) == 1 else "They are"
+        said += f" {are} first at rank{'s' * (len(others) > 1)} {_listed(list(map(str, others)))} too."
     else:
         for rank, names in winners.items():
             said += f" At rank {rank} {_names(names)} {'is' if len(names) == 1 else 'are'} first."
@@ -103,6 +108,12 @@ def _first(found: Comparison, rank: int) -> list[str]:
         for label in order
         if f"{errors[label][rank]:.4g}" == f"{best:.4g}" or max(errors[label][rank], best) < _EXACT
     ]
+
+
+def _below(error: float, other: float, name: str) -> str:
+    if error < 0.05 * other:
+        return f"{other / error:.3g} times smaller than {name}'s {other:.4g}"
+    return f"{1 - error / other:.0%} below {name}'s {other:.4g}"
 
 
 def _names(labels: Sequence[str]) -> str:
@@ -149,9 +160,9 @@ def _over_time(found: Comparison) -> Section:
     if not blocks:
         return Section("error over time", "Error over time", [Paragraph("No run has finished an iteration.")])
     words = (
-        "The smallest error of an iteration up to each time, from that of the common start on, whose making is not "
-        "timed (means over the starts). NMF has a start of its own, which is, and is shown from where it is not far "
-        "above."
+        "The smallest error of an iteration up to each time, beginning with that of the common start, whose making is "
+        "not timed; means over the starts. NMF begins with a start of its own, whose making is timed; its first "
+        "sweeps, far above the others, are left out."
     )
     return Section("error over time", "Error over time", [Paragraph(words), *blocks])
 
@@ -190,12 +201,14 @@ def _all_runs(found: Comparison) -> Section:
                     label,
                     Strong(shown) if label in first else shown,
                     *spread,
-                    "–" if share is None or one_step else f"{share - 1:+.1%}",
+                    "–" if share is None or one_step or max(error, base or 0) < _EXACT else _signed(share - 1),
                     "–" if one_step else f"{mean([run['n_iter'] for run in runs]):.0f}",
                     "–" if one_step else milliseconds(mean([seconds_each(dict(run)) for run in runs]), 2),
                     f"{mean(settled):.3g}" if settled else "–",
                 ]
             )
+        idle = [label for label in found.labels if rank not in errors.get(label, {})]
+        rows += [[str(rank), label, *(["–"] * (len(columns) - 2))] for label in idle]
     note = (
         "“To TSVD's” is how far the error is from the truncated SVD's at the same rank; “s to 1 %” are the seconds "
         "after which the error was within one hundredth of the smallest that the run reached"
@@ -204,14 +217,13 @@ def _all_runs(found: Comparison) -> Section:
     return Section("table", "All of it in a table", [Table(columns, rows, "errors and times"), Paragraph(note)])
 
 
-def _of_factors(
-    found: Comparison,
-    rank: int,
-    X: Source,
-    pixels: tuple[int, int] | None,
-    column_names: Sequence[str] | None,
-) -> list[Section]:
-    factors = found.factors(rank)
+def _signed(share: float) -> str:
+    digits = 1 if share > -0.995 else 4
+    return f"{share:+.{digits}%}".replace("-0.0%", "0.0%").replace("+0.0%", "0.0%")
+
+
+def _of_factors(found: Comparison, rank: int, X: Source, column_names: Sequence[str] | None) -> list[Section]:
+    factors, pixels = found.factors(rank), found.image_shape
     sections = []
     if pixels is not None:
         blocks: list[Block] = [
@@ -224,8 +236,9 @@ def _of_factors(
         )
         sections.append(Section("images", f"Images at rank {rank}", [Paragraph(note), *blocks]))
     if column_names is not None:
-        best, (W, H) = next(iter(factors.items()))
-        sections.append(_named_components(best, rank, W, H, column_names))
+        shown = dict.fromkeys([next(iter(factors)), *(label for label in (NMF.label,) if label in factors)])
+        named = [block for label in shown for block in _named_components(label, *factors[label], column_names)]
+        sections.append(Section("columns", f"What the components are of, rank {rank}", named))
     chart = spectrum_chart(
         [Factors(label, *pair) for label, pair in factors.items()],
         f"Strength of components at rank {rank}: {found.name}",
@@ -270,7 +283,7 @@ def _components_picture(
     return Picture("components.png", f"The components, rows of H, as images: {', '.join(labels)}.")
 
 
-def _named_components(label: str, rank: int, W: Array, H: Array, names: Sequence[str]) -> Section:
+def _named_components(label: str, W: Array, H: Array, names: Sequence[str]) -> list[Block]:
     """The columns that are largest in each component."""
     order = np.argsort(-np.linalg.norm(W, axis=0) * np.linalg.norm(H, axis=1), kind="stable")
     rows = []
@@ -279,6 +292,4 @@ def _named_components(label: str, rank: int, W: Array, H: Array, names: Sequence
         largest = np.argsort(-row, kind="stable")[:_COLUMNS_NAMED]
         rows.append([str(place), ", ".join(names[column] for column in largest.tolist() if row[column] > 0)])
     words = Paragraph(f"The columns of X with the largest entries in each row of H of {label}, strongest first.")
-    return Section(
-        "columns", f"What the components are of, rank {rank}", [words, Table(["component", "columns"], rows)]
-    )
+    return [words, Table(["component", "columns"], rows, f"columns, {label}")]

@@ -20,7 +20,7 @@ from relunmd.errors import InputError
 from relunmd.executor import ThreadExecutor, usable_cores
 from relunmd.experiments import imaging
 from relunmd.experiments.compared import comparison_report
-from relunmd.experiments.comparison import Comparison
+from relunmd.experiments.comparison import Comparison, settled_at
 from relunmd.experiments.contenders import NMF, Contender, built_in, registered
 from relunmd.experiments.display import Display
 from relunmd.experiments.experiment import TSVD
@@ -32,6 +32,7 @@ from relunmd.init import INITS
 from relunmd.matrix import Source
 from relunmd.plot.images import check_image_shape
 from relunmd.report import Report
+from relunmd.result import Status
 from relunmd.solve import Limits
 from relunmd.survey import row_parts
 from relunmd.validation import check_limits, check_matrix, make_problem
@@ -134,10 +135,10 @@ def compare(
     found: list[Comparison] = []
 
     def report(outcome: Outcome) -> Report:
-        comparison = plan.comparison(results, outcome, settings, folder)
+        comparison = plan.comparison(results, outcome, settings, pixels, folder)
         comparison.write()
         found.append(comparison)
-        return comparison_report(comparison, source, pixels, names, results.environments(plan.runs()))
+        return comparison_report(comparison, source, names, plan.who_is_who(), results.environments(plan.runs()))
 
     make_report(plan.runs(), results, display, report)
     return found[0]
@@ -182,7 +183,7 @@ class _Plan:
         limits = [f"{self.limits.max_time:g} s"] if self.limits.max_time is not None else []
         limits += [f"{self.limits.max_iter} iterations"] if self.limits.max_iter is not None else []
         seeds = f"seed {self.seed}" if self.starts == 1 else f"seeds {self.seed} to {self.seed + self.starts - 1}"
-        told = f"{pixels[0]} × {pixels[1]} pixels{', as they look' * guessed}" if pixels else "not images"
+        told = f"{pixels[0]} × {pixels[1]} pixels{', guessed from the data' * guessed}" if pixels else "not images"
         return {
             "matrix": self.matrix.name,
             "shape": f"{m} × {n}",
@@ -193,37 +194,82 @@ class _Plan:
             "baselines": "TSVD, max(0, X_r); NMF of scikit-learn, coordinate descent from NNDSVDa, which is timed",
             "each run": " or ".join(limits),
             "start": f"{self.init}, the same for all algorithms, not timed; {seeds}",
-            "computed in": "float64",
+            "computed in": f"float64, {usable_cores()} threads; for NMF and methods of one's own those of BLAS",
         }
 
-    def comparison(self, results: Results, outcome: Outcome, settings: Mapping[str, str], folder: Path) -> Comparison:
+    def who_is_who(self) -> dict[str, str]:
+        """What the names mean."""
+        found = {}
+        for contender in (*self.contenders, *BASELINES):
+            algorithm = contender.settings.get("algorithm")
+            found[contender.label] = (
+                ALGORITHMS[algorithm].summary if algorithm in ALGORITHMS else "a method of one's own"
+            )
+        return found | {NMF.label: "scikit-learn's nonnegative matrix factorisation, X ≈ WH with W, H ≥ 0"}
+
+    def comparison(
+        self,
+        results: Results,
+        outcome: Outcome,
+        settings: Mapping[str, str],
+        pixels: tuple[int, int] | None,
+        folder: Path,
+    ) -> Comparison:
         """What came out."""
-        runs, notes, to_come = [], [], []
+        runs, notes, to_come = [], _Notes(), []
         why = outcome.missing.get(self.matrix.name, "").removeprefix(f"{self.matrix.name}: ")
         if why and not any(results.get(run) for run in self.runs()):
             raise InputError(why)
         for run in self.runs():
             record = results.get(run)
-            where = f"{run.contender.label} at rank {run.case.rank}"
-            where += f", seed {run.case.seed}," if self.starts > 1 else ""
-            if record is not None:
+            label, rank = run.contender.label, run.case.rank
+            if record is None and run.key in outcome.failed:
+                notes.add(label, rank, f"could not be run: {outcome.failed[run.key]}")
+            elif record is None and outcome.interrupted:
+                to_come.append((rank, label))
+            elif record is not None:
                 runs.append(_told(run, record, results.factors_file(run)))
                 if not record["n_iter"]:
-                    notes.append(f"{where} finished no iteration: {record['status'].rstrip('.')}.")
-            elif run.key in outcome.failed:
-                notes.append(f"{where} could not be run: {outcome.failed[run.key]}")
-            elif outcome.interrupted:
-                to_come.append((run.case.rank, run.contender.label))
+                    notes.add(label, rank, f"finished no iteration: {record['status'].rstrip('.')}")
+                elif _still_falls(runs[-1]):
+                    notes.add(label, rank, "still fell in the last tenth of the time, by more than a hundredth")
+        said = notes.sentences()
         if why:
-            notes.append(f"The rest could not be run: {why}")
+            said.append(f"The rest could not be run: {why}")
         if to_come:
-            notes.append(f"It was interrupted: {len(to_come)} of {len(self.runs())} runs are yet to come.")
+            said.append(f"It was interrupted: {len(to_come)} of {len(self.runs())} runs are yet to come.")
         begun = {run["seed"]: run["start_error"] for run in runs if run["rank"] == self.ranks[-1]}
         if len(begun) > 1 and max(begun.values()) <= 1.001 * min(begun.values()):
-            notes.append(f"The {self.init} starts of different seeds are nearly the same; random ones are not.")
+            said.append(f"The {self.init} starts of different seeds are nearly the same; random ones are not.")
         labels = tuple(contender.label for contender in (*self.contenders, *BASELINES))
-        matrix = self.matrix
-        return Comparison(matrix.name, matrix.shape, self.ranks, labels, runs, settings, notes, to_come, folder)
+        name, shape = self.matrix.name, self.matrix.shape
+        return Comparison(name, shape, self.ranks, labels, runs, settings, said, to_come, pixels, folder)
+
+
+class _Notes:
+    """Remarks on runs, those that are the same in one sentence."""
+
+    def __init__(self) -> None:
+        self._ranks: dict[str, dict[str, set[int]]] = {}
+
+    def add(self, label: str, rank: int, what: str) -> None:
+        self._ranks.setdefault(what, {}).setdefault(label, set()).add(rank)
+
+    def sentences(self) -> list[str]:
+        return [
+            f"{', '.join(f'{label} at rank {_counted(ranks)}' for label, ranks in by_label.items())} {what}."
+            for what, by_label in self._ranks.items()
+        ]
+
+
+def _counted(ranks: set[int]) -> str:
+    return " and ".join(map(str, sorted(ranks)))
+
+
+def _still_falls(run: Mapping[str, Any]) -> bool:
+    """Whether a run that ended by its time limit lowered its error by a hundredth in the last tenth."""
+    settled = settled_at(run)
+    return run["status"] == Status.MAX_TIME.message and settled is not None and settled > 0.9 * run["time"]
 
 
 def _told(run: Run, record: Record, factors: str | None) -> dict[str, Any]:
@@ -284,7 +330,10 @@ def _contenders(algorithms: Any) -> tuple[Contender, ...]:
             )
         found[contender.label] = contender
     if not found:
-        raise InputError("algorithms must name one at least besides the baselines. Got none.")
+        raise InputError(
+            "algorithms must name one at least besides the baselines TSVD and NMF, which always take part. Got "
+            f"{algorithms!r}."
+        )
     return tuple(found.values())
 
 

@@ -39,6 +39,7 @@ class Comparison:
     settings : what was asked for
     notes : what could not be run, and why
     to_come : rank and algorithm of what is yet to be run, if it was interrupted
+    image_shape : height and width, if the rows are images
     folder : where the results, the page report.html, report.md, comparison.csv, comparison.json and the pictures are
     """
 
@@ -50,6 +51,7 @@ class Comparison:
     settings: Mapping[str, str] = field(repr=False)
     notes: Sequence[str]
     to_come: Sequence[tuple[int, str]]
+    image_shape: tuple[int, int] | None
     folder: Path
 
     @property
@@ -147,7 +149,10 @@ class Comparison:
                     raise ValueError(f"{file!r} is no file of it")
             settings, notes = dict(facts["settings"]), list(facts["notes"])
             to_come = [(int(rank), str(label)) for rank, label in facts["to come"]]
-            return cls(str(facts["matrix"]), (int(m), int(n)), ranks, labels, runs, settings, notes, to_come, place)
+            sides = facts["image shape"]
+            pixels = None if sides is None else (int(sides[0]), int(sides[1]))
+            name, shape = str(facts["matrix"]), (int(m), int(n))
+            return cls(name, shape, ranks, labels, runs, settings, notes, to_come, pixels, place)
         except (OSError, ValueError, KeyError, TypeError) as reason:
             raise FileError(f"{path} must be as a comparison writes it. It is not: {reason!r}.") from reason
 
@@ -164,6 +169,7 @@ class Comparison:
             "settings": dict(self.settings),
             "notes": list(self.notes),
             "to come": [list(one) for one in self.to_come],
+            "image shape": self.image_shape,
             "versions": versions(),
             "runs": list(self.runs),
         }

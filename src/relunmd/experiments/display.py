@@ -76,10 +76,12 @@ class Display:
         self._count += 1
         self._account(run.guess, seconds)
         case, unit = run.case, "iteration" if record["n_iter"] == 1 else "iterations"
+        came_out = f"{record['error']:.3e} after {record['n_iter']} {unit} in {record['time']:.2f} s"
+        if record["n_iter"] == 0 and case.limits.max_iter != 0:
+            came_out = "no iteration within its limits"
         self.print(
-            f"[{self._count}/{self._total}] {case.matrix.name}, r={case.rank}, start {case.seed}: "
-            f"{run.contender.label} {record['error']:.3e} after {record['n_iter']} {unit} in "
-            f"{record['time']:.2f} s; {self.left()} left"
+            f"[{self._count}/{self._total}] {case.matrix.name}, r={case.rank}, {case.init} start {case.seed}: "
+            f"{run.contender.label} {came_out}; {self.left()} left"
         )
 
     def skip(self, runs: list[Run], why: str) -> None:

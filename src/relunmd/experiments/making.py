@@ -16,19 +16,17 @@ __all__ = ["PICTURES", "check_folder", "make_report"]
 PICTURES = ("spectrum.png", "components.png", "reconstructions.png", "error_by_rank.png", "convergence_*.png")
 """Of a comparison."""
 
-_OURS = ("report.html", "report.md", "points.csv", "comparison.csv", "comparison.json", "fig*.png", *PICTURES)
-
 
 def check_folder(output: str | Path, of_comparison: bool) -> Path:
-    """The folder of a plan, if nothing in it would be lost."""
+    """The folder of a plan: a new one, an empty one, or one with results of the same kind."""
     folder = Path(output)
-    if not folder.is_dir():
-        return folder
-    there = sorted(path.name for pattern in _OURS for path in folder.glob(pattern))
-    if there and not (folder / Results.FILE).exists():
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"The output must be a folder. Got {folder}, which is a file.")
+    there = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".")) if folder.is_dir() else []
+    if there and Results.FILE not in there:
         raise InputError(
-            f"The output must be a new folder, or one with results to go on from. {folder} has a {there[0]} that is "
-            "not of such results, and might be overwritten."
+            f"The output must be a new folder, an empty one, or one with results to go on from. {folder} has other "
+            f"files, as {there[0]}."
         )
     if "report.html" in there and ("comparison.json" in there) is not of_comparison:
         wanted, there_is = ("a comparison", "the paper's experiments")[:: 1 if of_comparison else -1]
@@ -57,7 +55,8 @@ def make_report(
             outcome.interrupted, pressed = True, reason
         shown.say("the report")
         page = write_report(report(outcome), results.folder)
-        shown.print(f"Report: {page}")
+        if display is None:
+            shown.print(f"Report: {page}")
     if pressed is not None:
         raise pressed
     return page

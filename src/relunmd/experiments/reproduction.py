@@ -150,9 +150,8 @@ def _introduction(setup: Setup, shown: list[str]) -> list[Sequence[Part]]:
     names = "all" if len(shown) == len(EXPERIMENTS) else " ".join(shown)
     how: list[Part] = ["Made with ", Code(f"relunmd reproduce {names}{quick} --seed {setup.seed} -o FOLDER"), "."]
     if setup.quick:
-        how.append(
-            " A quick run: fewer repetitions, shorter times and 5 000 images for 50 000, so no verdict is final."
-        )
+        fewer = " and 5 000 images for 50 000" if {"fig1b", "fig2"} & set(shown) else ""
+        how.append(f" A quick run: fewer repetitions, shorter times{fewer}, so no verdict is final.")
     if setup.added:
         how.append(f" Added to the paper's algorithms: {', '.join(contender.label for contender in setup.added)}.")
     return [paper, how]

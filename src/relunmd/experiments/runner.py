@@ -6,10 +6,12 @@ that fails, is noted, and the others go on.
 
 import logging
 import time
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from relunmd.errors import DatasetError, InputError
+from relunmd.errors import DatasetError, InputError, RelunmdError
 from relunmd.experiments.display import Display
 from relunmd.experiments.plan import Run
 from relunmd.experiments.race import Arena, Start
@@ -64,11 +66,20 @@ def _one(arena: Arena, run: Run, start: Start, results: Results, display: Displa
             measured = run.case.measure(arena.X, *course.best)
     except Exception as reason:  # A contender may be anybody's code, and the others shall run on.
         log.exception("%s failed", what)
-        outcome.failed[run.key] = f"{type(reason).__name__}: {reason}"
-        display.skip([run], f"{what} failed: {type(reason).__name__}: {reason}")
+        why = f"{type(reason).__name__}: {reason}{_where(reason)}"
+        outcome.failed[run.key] = why
+        display.skip([run], f"{what} failed: {why}")
         return
     record = results.add(run, start, course, measured)
     display.finished(run, record, time.perf_counter() - begin)
+
+
+def _where(reason: BaseException) -> str:
+    """In which line of whose file it came up, unless it is a refusal of ours."""
+    if isinstance(reason, RelunmdError):
+        return ""
+    last = traceback.extract_tb(reason.__traceback__)[-1]
+    return f" ({Path(last.filename).name}, line {last.lineno})"
 
 
 def _grouped(runs: list[Run]) -> dict[str, dict[tuple[int, str, int], list[Run]]]:

@@ -10,7 +10,7 @@ from scipy import sparse
 from relunmd import memory
 from relunmd.errors import InputError
 from relunmd.plot import look
-from relunmd.plot.subjects import Subject, factors_of
+from relunmd.plot.subjects import Compared, Subject, factors_of
 from relunmd.survey import row_parts
 from relunmd.validation import check_matrix
 
@@ -36,9 +36,9 @@ def components(
 
     Parameters
     ----------
-    run : a Decomposition, or a Comparison, of which the best is shown
+    run : one Decomposition, or a Comparison, of which the best is shown
     ax : the Axes to draw into; a new figure's if None
-    image_shape : height and width of the images that the rows of X are, if they are
+    image_shape : height and width of the images that the rows of X are, if they are; a comparison knows it
     rank : of a comparison, the largest if None
     most : how many components are shown, the strongest first
     title : above the picture
@@ -58,8 +58,16 @@ def components(
     """
     if not isinstance(most, int | np.integer) or most < 1:
         raise InputError(f"most must be a number of components, at least 1. Got {most!r}.")
-    found = factors_of(run, rank)[0]
-    return draw_components(found.W, found.H, look.axes(ax), image_shape, most, title)
+    several = factors_of(run, rank)
+    if len(several) > 1 and not isinstance(run, Compared):
+        raise InputError(f"components draws one Decomposition. Got {len(several)}; name one of them.")
+    found = several[0]
+    told = f"{found.label}, rank {len(found.H)}" if isinstance(run, Compared) else ""
+    return draw_components(found.W, found.H, look.axes(ax), _pixels(run, image_shape), most, title or told)
+
+
+def _pixels(subject: Any, image_shape: Any) -> Any:
+    return subject.image_shape if image_shape is None and isinstance(subject, Compared) else image_shape
 
 
 def draw_components(W: Array, H: Array, ax: Any, image_shape: Any, most: int = 64, title: str = "") -> Any:
@@ -99,7 +107,8 @@ def reconstructions(
     X : the matrix that was decomposed
     ax : the Axes to draw into; a new figure's if None
     rows : numbers of the rows to show; twelve that are evenly spaced if None
-    image_shape : height and width of the images that the rows are; if None each row is drawn as a line
+    image_shape : height and width of the images that the rows are, which a comparison knows; if None each row is drawn
+        as a line
     rank : which runs to show if they are of several; the largest of a comparison if None
     title : above the picture
 
@@ -129,7 +138,7 @@ def reconstructions(
             raise InputError(f"X must be what was decomposed. Got {shape}, and {run.label} is of {run.W.shape[0]} × "
                              f"{run.H.shape[1]}.")  # fmt: skip
     made = {run.label: np.maximum(0, run.W[chosen] @ run.H) for run in found}
-    return draw_rows({"X": rows_of(X, chosen)} | made, look.axes(ax), image_shape, title)
+    return draw_rows({"X": rows_of(X, chosen)} | made, look.axes(ax), _pixels(runs, image_shape), title)
 
 
 def draw_rows(sheets: dict[str, Array], ax: Any, image_shape: Any, title: str = "") -> Any:
@@ -144,8 +153,8 @@ def draw_rows(sheets: dict[str, Array], ax: Any, image_shape: Any, title: str = 
         ax.set_xticks([])
     else:
         shape = check_image_shape(image_shape, first.shape[1])
-        stacked = [mosaic(rows, shape, len(rows), gap=np.nan)[:-1] for rows in sheets.values()]
-        sheet, height = np.vstack(stacked), shape[0] + 1
+        stacked = [mosaic(rows, shape, len(rows), gap=np.nan) for rows in sheets.values()]
+        sheet, height = np.vstack([*(one[:-1] for one in stacked[:-1]), stacked[-1]]), shape[0] + 1
         ax.imshow(sheet, cmap="gray_r", vmin=0, vmax=bright, interpolation="nearest")
         ax.set_xticks([])
         ax.set_facecolor(_BETWEEN)

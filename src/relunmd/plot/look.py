@@ -63,6 +63,7 @@ def draw(chart: Chart, ax: Any, legend: bool = True) -> Any:
             ha="left" if left else "right",
             fontsize=10,
             color=_GREY,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
         )
     for axis, name, (low, high) in ((chart.x, "x", limits[0]), (chart.y, "y", limits[1])):
         _set_axis(ax, axis, name, low, high)

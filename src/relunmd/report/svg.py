@@ -93,18 +93,17 @@ def svg(chart: Chart, frame: Frame, label: str, looks: Mapping[str, Look], index
         ),
         *_axes(chart, frame, across, down, (x_low, x_high, y_low, y_high)),
     ]
-    for line in chart.lines:
-        y = down(line.y)
-        parts.append(f'<path class="level" d="M{frame.left} {y:.1f}H{frame.width - frame.right}"/>')
-        x, anchor = (
-            (frame.left + 4, "start") if chart.freer_side(line) == "left" else (frame.width - frame.right - 3, "end")
-        )
-        at = f'x="{x}" y="{y - 4:.1f}" text-anchor="{anchor}"'
-        parts.append(f'<text class="tick" {at}>{escape(line.label)}</text>')
+    right = frame.width - frame.right
+    parts += [f'<path class="level" d="M{frame.left} {down(line.y):.1f}H{right}"/>' for line in chart.lines]
     for place, series in enumerate(chart.series):
         places = [(across(x), down(y)) for x, y in series.points]
         marked = places if chart.markers_everywhere else _marked(places, place, frame)
         parts.append(_curve(places, marked, looks[series.label], index[series.label], frame))
+    for line in chart.lines:
+        at_left = chart.freer_side(line) == "left"
+        x, anchor = (frame.left + 4, "start") if at_left else (frame.width - frame.right - 3, "end")
+        at = f'x="{x}" y="{down(line.y) - 4:.1f}" text-anchor="{anchor}"'
+        parts.append(f'<text class="tick level-name" {at}>{escape(line.label)}</text>')
     parts.append('<path class="cross" d="" /><circle class="spot" r="5" cx="-9" cy="-9"/></svg>')
     return "".join(parts)
 
