@@ -59,11 +59,14 @@ def right_inverse(H: Array, ridge: float = 0.0) -> Array:
 
 
 def orthonormal(A: Array) -> Array:
-    """An orthonormal basis of the columns of A (n×p, p ≤ n), in float64.
+    """An orthonormal basis of the columns of A (n×p, p ≤ n), in float64, row by row in memory.
+
+    LAPACK gives it column by column; read from a file it would be stored otherwise, and some BLAS kernels (those for
+    AVX-512) then give other last bits.
 
     >>> Q = orthonormal(np.array([[3.0], [4.0]]))
     >>> np.abs(Q.ravel()).round(2)
     array([0.6, 0.8])
     """
     Q, _ = linalg.qr(A.astype(np.float64), mode="economic", check_finite=False)
-    return np.asarray(Q)
+    return np.ascontiguousarray(Q)
