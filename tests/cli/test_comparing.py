@@ -120,7 +120,6 @@ class TestCompare:
             ("compare X.npy -r 3 -o X.npy", "must be a folder. Got X.npy, which is a file"),
             ("compare X.npy -r 3 -o .", ". has other files, as X.npy"),
             ("compare X.npy -r 3 --algorithms nmf -o out", "which always take part. Got ['nmf']"),
-            ("reproduce -o out", "Missing argument"),
             ("reproduce table9 -o out", "An experiment must be one of table1"),
         ],
     )
@@ -154,3 +153,19 @@ class TestCompare:
         assert len(relunmd.Comparison.load("out").runs) == 3
         assert "5 runs to make" in run(COMPARE).stderr
         assert len(relunmd.Comparison.load("out").runs) == 8
+
+
+class TestReproduce:
+    def test_without_names_it_is_all_of_them(self, run, folder, monkeypatch):
+        from relunmd import experiments
+
+        asked = []
+
+        def reproduce(names, output, **options):
+            asked.append((names, output, options["quick"], options["data"]))
+            return Path(output, "report.html")
+
+        monkeypatch.setattr(experiments, "reproduce", reproduce)
+        assert run("reproduce --quick -o out").stdout == f"{Path('out', 'report.html')}\n"
+        run("reproduce table1 fig4 --data . -q -o out")
+        assert asked == [("all", "out", True, None), (("table1", "fig4"), "out", False, ".")]

@@ -499,7 +499,6 @@ class TestCommand:
     @pytest.mark.parametrize(
         ("arguments", "word"),
         [
-            ([], "Missing argument"),
             (["table7"], "table7"),
             (["all", "--seed", "-1"], "-1"),
             (["all", "--data", "/not/there"], "/not/there"),

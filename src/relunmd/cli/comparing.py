@@ -164,11 +164,11 @@ Examples:
 
 \b
 With --quick, all takes some eight minutes on two cores; without it, as in the
-paper, two hours. FOLDER then has report.html, one file that can be mailed,
+paper, a hundred. FOLDER then has report.html, one file that can be mailed,
 report.md and the pictures. After Ctrl-C the same command goes on where it
 stopped."""
 )
-@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=_experiments)
+@click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=_experiments)
 @click.option("--quick", is_flag=True, help="Smaller data, fewer repetitions, shorter runs.")
 @click.option(
     "--data",
@@ -184,12 +184,12 @@ stopped."""
 def reproduce(names: tuple[str, ...], quick: bool, data: str | None, seed: int, output: str, quiet: bool) -> None:
     """Make tables and figures of the paper again.
 
-    NAME is table1, table2, table3, table4, fig1a, fig1b, fig2, fig3, fig4, or all.
+    NAME is table1, table2, table3, table4, fig1a, fig1b, fig2, fig3, fig4, or all, which none means too.
     """
     from relunmd.experiments import reproduce as reproduce_paper
 
     with _resumable(output):
-        page = reproduce_paper(names, output, quick=quick, seed=seed, data=data, display=_display(quiet))
+        page = reproduce_paper(names or "all", output, quick=quick, seed=seed, data=data, display=_display(quiet))
     if not quiet:
         click.echo(str(page))
 

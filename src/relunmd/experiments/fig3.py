@@ -64,7 +64,7 @@ def _section(setup: Setup, results: Results) -> Section:
         Paragraph(
             f"The basis U (361×100) is that of a regularised minimum-volume NMF with 100 components: {zeros:.0%} of "
             f"its entries are zero (the paper: {ZEROS_OF_BASIS:.0%}), and its own error on the faces, with the best "
-            f"V ≥ 0, is {original:.4f}. Left the error on U, right that on the faces X after U is replaced by "
+            f"V ≥ 0, is {original:.4f}. First the error on U, then that on the faces X after U is replaced by "
             "max(0, WH), from one nuclear start a rank."
         ),
         _drawing(setup, on_basis, on_faces, original),
