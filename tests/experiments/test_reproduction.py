@@ -31,7 +31,7 @@ from relunmd.experiments import (
     table4,
 )
 from relunmd.experiments.display import Display
-from relunmd.experiments.experiment import SIX
+from relunmd.experiments.experiment import SIX, error_at
 from relunmd.experiments.plan import Matrix, Setup
 from relunmd.plot import look
 from relunmd.report import Strong, Table
@@ -446,11 +446,10 @@ class TestVerdicts:
         assert [claim.holds for claim in section.claims] == [None, None, None]
         assert {row[-1] for row in section.blocks[-1].rows} == {"–"}
 
-    def test_error_at_is_that_of_the_last_finished_iteration(self):
-        record = self.curve([0.5, 0.3, 0.1])
-        np.testing.assert_array_equal(
-            curves.error_at(record, np.array([0.5, 1.0, 4.9, 5.0, 9.0])), [0.5, 0.3, 0.3, 0.1, 0.1]
-        )
+    def test_error_at_is_the_smallest_of_a_finished_iteration(self):
+        times = np.array([0.5, 1.0, 4.9, 5.0, 9.0])
+        np.testing.assert_array_equal(error_at(self.curve([0.5, 0.3, 0.1]), times), [0.5, 0.3, 0.3, 0.1, 0.1])
+        np.testing.assert_array_equal(error_at(self.curve([0.2, 0.3, 0.4]), times), [0.2, 0.3, 0.3, 0.3, 0.3])
 
     @pytest.mark.parametrize("best", ["A-NMD", "EM"])
     def test_figure_3(self, best):

@@ -14,7 +14,7 @@ from relunmd.archive import versions
 from relunmd.charts import Series, number
 from relunmd.errors import FileError
 from relunmd.experiments.contenders import NMF
-from relunmd.experiments.experiment import TSVD, mean
+from relunmd.experiments.experiment import TSVD, error_at, mean
 from relunmd.files import write_beside
 from relunmd.report import write_csv
 
@@ -206,17 +206,9 @@ def _curve(label: str, runs: Sequence[Mapping[str, Any]]) -> Series:
     else:
         times = np.concatenate([[0.0], np.geomspace(first, last, 200) if last > first else [last]])
     own_start = label == NMF.label  # What the others begin with is not its own.
-    errors = np.mean([_best_so_far(run, times, own_start) for run in runs], axis=0)
+    errors = np.mean([error_at(run, times) for run in runs], axis=0)
     if own_start:
+        errors[times < first] = np.nan
         highest = 1.2 * max(errors[-1], mean([run["start_error"] for run in runs]))
         errors = np.where(errors <= highest, errors, np.nan)  # Its first sweeps are far above all else.
     return Series.of(label, times, errors)
-
-
-def _best_so_far(run: Mapping[str, Any], times: Array, own_start: bool) -> Array:
-    errors = np.array(run["curve"]["error"])
-    if own_start:
-        errors[0] = np.inf
-    errors[1:] = np.minimum.accumulate(errors[1:])
-    places = np.searchsorted(np.array(run["curve"]["time"]), times, side="right") - 1
-    return np.asarray(errors[places])

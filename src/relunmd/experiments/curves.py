@@ -10,23 +10,15 @@ from numpy.typing import NDArray
 from relunmd.charts import Axis, Chart, Line, Series
 from relunmd.experiments import pictures
 from relunmd.experiments.contenders import Contender
-from relunmd.experiments.experiment import SIX, TSVD, all_of, mean, milliseconds, seconds_each
+from relunmd.experiments.experiment import SIX, TSVD, all_of, error_at, mean, milliseconds, seconds_each
 from relunmd.experiments.plan import Case, Matrix, Run, Setup
-from relunmd.experiments.results import Record, Results
+from relunmd.experiments.results import Results
 from relunmd.report import Block, Drawing, Paragraph, Table
 from relunmd.solve import Limits
 
-__all__ = ["Curves", "Drawn", "error_at"]
+__all__ = ["Curves", "Drawn"]
 
 Array = NDArray[Any]
-
-
-def error_at(record: Record, times: Array) -> Array:
-    """E(t): the error of the iteration that was last finished at each time, the start's before the first."""
-    curve = record["curve"]
-    places = np.searchsorted(np.array(curve["time"]), times, side="right") - 1
-    found: Array = np.array(curve["error"])[places]
-    return found
 
 
 @dataclass(frozen=True)
@@ -117,8 +109,8 @@ class Curves:
             return [Paragraph("Not run.")], None
         blocks: list[Block] = [
             Paragraph(
-                "How far the error at time t, averaged over the starts, is above e_min, the smallest error of all runs "
-                "shown. The lower the better; both axes are logarithmic."
+                "How far E(t), the smallest error of an iteration up to time t, averaged over the starts, is above "
+                "e_min, the smallest of all runs shown. The lower the better; both axes are logarithmic."
             ),
             self._drawing(setup, papers, f"{self.name}.png"),
         ]

@@ -1,8 +1,12 @@
 """What an experiment is: the runs it needs, and what it says about their results."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from relunmd.algorithms import ANaive
 from relunmd.experiments.contenders import Contender, built_in
@@ -17,11 +21,15 @@ __all__ = [
     "TSVD",
     "Experiment",
     "all_of",
+    "error_at",
     "mean",
     "milliseconds",
     "not_seen",
     "seconds_each",
 ]
+
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,17 @@ def all_of(results: Results, runs: Sequence[Run]) -> list[Record]:
 def mean(values: Sequence[float]) -> float:
     """The mean, or NaN of nothing."""
     return sum(values) / len(values) if values else float("nan")
+
+
+def error_at(record: Mapping[str, Any], times: Array) -> Array:
+    """E(t): the smallest error of an iteration that was finished by each time, the start's before the first.
+
+    A method may rise for a while, as qn does when a new round begins; what it would hand back does not.
+    """
+    errors = np.array(record["curve"]["error"])
+    errors[1:] = np.minimum.accumulate(errors[1:])
+    places = np.searchsorted(np.array(record["curve"]["time"]), times, side="right") - 1
+    return np.asarray(errors[places])
 
 
 def seconds_each(record: Record) -> float:
