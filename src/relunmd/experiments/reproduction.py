@@ -57,7 +57,7 @@ def reproduce(
     names : of `EXPERIMENTS`, or "all"
     output : folder for results.jsonl, the page report.html, report.md and the pictures; what it has already is not run
         again
-    quick : smaller data, fewer repetitions and shorter runs: some eight minutes instead of 100 on two cores
+    quick : smaller data, fewer repetitions and shorter runs: some eight minutes instead of 80 to 100 on two cores
     seed : for all matrices and starts
     data : folder of data sets to look in first; see `relunmd.datasets`
 
