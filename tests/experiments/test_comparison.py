@@ -381,6 +381,11 @@ class TestWhatCameOut:
         assert page.count('<svg class="chart wide"') == 4
         assert page.count("<img ") == 2
 
+    def test_means_are_told_of_several_starts_alone(self, found):
+        assert "means over the starts" in (found.folder / "report.md").read_text(encoding="utf-8")
+        one = compared(ranks=3)
+        assert "means over the starts" not in (one.folder / "report.md").read_text(encoding="utf-8")
+
     def test_one_rank_has_no_picture_by_rank(self):
         found = compared(ranks=3, image_shape=None)
         text = (found.folder / "report.md").read_text(encoding="utf-8")

@@ -164,7 +164,7 @@ Examples:
 
 \b
 With --quick, all takes some eight minutes on two cores; without it, as in the
-paper, 80 to 100. FOLDER then has report.html, one file that can be mailed,
+paper, 80. FOLDER then has report.html, one file that can be mailed,
 report.md and the pictures. After Ctrl-C the same command goes on where it
 stopped."""
 )

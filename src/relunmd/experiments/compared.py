@@ -161,8 +161,8 @@ def _over_time(found: Comparison) -> Section:
         return Section("error over time", "Error over time", [Paragraph("No run has finished an iteration.")])
     words = (
         "The smallest error of an iteration up to each time, beginning with that of the common start, whose making is "
-        "not timed; means over the starts. NMF begins with a start of its own, whose making is timed; its first "
-        "sweeps, far above the others, are left out."
+        f"not timed{'; means over the starts' * _several_starts(found)}. NMF begins with a start of its own, whose "
+        "making is timed; its first sweeps, far above the others, are left out."
     )
     return Section("error over time", "Error over time", [Paragraph(words), *blocks])
 
@@ -179,7 +179,7 @@ def _remove_stale(found: Comparison, sections: Sequence[Section]) -> None:
 
 
 def _all_runs(found: Comparison) -> Section:
-    several = any(len(found.of(rank, label)) > 1 for rank in found.ranks for label in found.labels)
+    several = _several_starts(found)
     columns = ["rank", "algorithm", "error", *(["over the starts"] if several else []), "to TSVD's", "iterations"]
     columns += ["ms each", "s to 1 %"]
     errors = found.errors()
@@ -215,6 +215,10 @@ def _all_runs(found: Comparison) -> Section:
         + (" (means over the starts)." if several else ".")
     )
     return Section("table", "All of it in a table", [Table(columns, rows, "errors and times"), Paragraph(note)])
+
+
+def _several_starts(found: Comparison) -> bool:
+    return any(len(found.of(rank, label)) > 1 for rank in found.ranks for label in found.labels)
 
 
 def _signed(share: float) -> str:

@@ -57,7 +57,7 @@ def reproduce(
     names : of `EXPERIMENTS`, or "all"
     output : folder for results.jsonl, the page report.html, report.md and the pictures; what it has already is not run
         again
-    quick : smaller data, fewer repetitions and shorter runs: some eight minutes instead of 80 to 100 on two cores
+    quick : smaller data, fewer repetitions and shorter runs: some eight minutes instead of 80 on two cores
     seed : for all matrices and starts
     data : folder of data sets to look in first; see `relunmd.datasets`
 
@@ -67,7 +67,7 @@ def reproduce(
 
     Notes
     -----
-    It needs about 2 GB of memory (figures 1b and 2; 3 GB free are asked for by the start), with
+    It needs 2.5 GB of memory (figure 2; figure 1b 1.9; 3 GB free are asked for by the start), with
     `quick` a tenth of that.
 
     Examples
