@@ -29,7 +29,7 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 pytest: $(READY)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.engine
@@ -40,6 +40,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.checkpoint
 	$(BIN)/python -m benchmarks.estimator
 	$(BIN)/python -m benchmarks.command
+	$(BIN)/python -m benchmarks.distributed
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -47,7 +47,7 @@ def randomised(X, rank):
 def krylov(X, rank):
     with ThreadExecutor(2) as executor:
         problem = make_problem(check_matrix(X), X.dtype, rank, executor)
-        found = ours.truncated_svd(lambda V: sweep_of_x(problem, V), X.shape, rank, np.random.default_rng(0))
+        found = ours.truncated_svd(problem, lambda V: sweep_of_x(problem, V), rank, np.random.default_rng(0))
         return found.W, found.H / problem.matrix.scale
 
 

@@ -43,10 +43,12 @@ def test_sums_have_the_same_bits_with_any_number_of_threads():
 
 def test_tree_is_that_of_the_threads():
     shares = [{"a": float(v)} for v in np.random.default_rng(0).standard_normal(37)]
-    pairs = [share["a"] for share in shares]
-    while len(pairs) > 1:
-        pairs = [sum(pairs[i : i + 2]) for i in range(0, len(pairs), 2)]
-    assert tree_sum(shares)["a"] == pairs[0]
+
+    def added(numbers):
+        middle = len(numbers) // 2
+        return numbers[0] if middle == 0 else added(numbers[:middle]) + added(numbers[middle:])
+
+    assert tree_sum(shares)["a"] == added([share["a"] for share in shares])
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])

@@ -97,7 +97,7 @@ def test_every_look_gives_the_same_bits_for_every_kind(open_problem, shape, dtyp
         problem, _, W, H = problem_and_factors(open_problem, kind, shape, dtype)
         gradient = passes.gradient(problem, W, H, passes.LATENT)
         svd = truncated_svd(
-            lambda V, problem=problem: passes.sweep_of_x(problem, V), problem.shape, 5, np.random.default_rng(3)
+            problem, lambda V, problem=problem: passes.sweep_of_x(problem, V), 5, np.random.default_rng(3)
         )
         parts = gradient.W, gradient.H, np.array(gradient.error_squares), svd.W, svd.H
         found.add(b"".join(part.tobytes() for part in parts))

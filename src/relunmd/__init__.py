@@ -25,7 +25,14 @@ if TYPE_CHECKING:
         ThreeBlockFactored,
     )
     from relunmd.door import decompose, inits
-    from relunmd.errors import FileError, InputError, InsufficientMemoryError, MissingDependencyError, RelunmdError
+    from relunmd.errors import (
+        ClusterError,
+        FileError,
+        InputError,
+        InsufficientMemoryError,
+        MissingDependencyError,
+        RelunmdError,
+    )
     from relunmd.estimator import ReLUNMD
     from relunmd.experiments import Comparison, compare
     from relunmd.init import Init, MeanCorrectedInit, NuclearInit, RandomInit, ShiftedInit, TSVDInit
@@ -45,6 +52,7 @@ __all__ = [
     "TSVD",
     "ANaive",
     "Algorithm",
+    "ClusterError",
     "Comparison",
     "Decomposition",
     "FileError",
@@ -79,7 +87,7 @@ __all__ = [
 _HOMES = {
     "algorithms": "AEM ANMD EM TSVD Algorithm ANaive Naive QuasiNewton State ThreeBlock ThreeBlockFactored",
     "door": "decompose inits",
-    "errors": "FileError InputError InsufficientMemoryError MissingDependencyError RelunmdError",
+    "errors": "ClusterError FileError InputError InsufficientMemoryError MissingDependencyError RelunmdError",
     "estimator": "ReLUNMD",
     "experiments": "Comparison compare",
     "init": "Init MeanCorrectedInit NuclearInit RandomInit ShiftedInit TSVDInit",

@@ -112,17 +112,23 @@ def write_archive(place: Path, kind: str, number: int, metadata: Metadata, array
     write_beside(place, write)
 
 
-def _write_member(members: zipfile.ZipFile, name: str, array: Array) -> None:
-    """As np.savez does, without a copy."""
-    if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        array = np.ascontiguousarray(array)
+def _write_member(members: zipfile.ZipFile, name: str, array: Any) -> None:
+    """As np.savez does, without a copy; an array of Dask's a chunk of rows at a time."""
+    if isinstance(array, np.ndarray):
+        if not (array.flags.c_contiguous or array.flags.f_contiguous):
+            array = np.ascontiguousarray(array)
+        header, pieces = np.lib.format.header_data_from_array_1_0(array), iter([array])
+    else:
+        header = {"descr": np.dtype(array.dtype).str, "fortran_order": False, "shape": tuple(array.shape)}
+        pieces = (np.ascontiguousarray(array.blocks[i].compute()) for i in range(array.numblocks[0]))
     with members.open(zipfile.ZipInfo(f"{name}.npy", _WHEN), "w", force_zip64=True) as out:
-        np.lib.format.write_array_header_1_0(out, np.lib.format.header_data_from_array_1_0(array))
-        if array.nbytes == 0:
-            return
-        content = (array if array.flags.c_contiguous else array.T).reshape(-1).view(np.uint8).data
-        for start in range(0, len(content), _CHUNK):
-            out.write(content[start : start + _CHUNK])
+        np.lib.format.write_array_header_1_0(out, header)
+        for piece in pieces:
+            if piece.nbytes == 0:
+                continue
+            content = (piece if piece.flags.c_contiguous else piece.T).reshape(-1).view(np.uint8).data
+            for start in range(0, len(content), _CHUNK):
+                out.write(content[start : start + _CHUNK])
 
 
 @contextmanager

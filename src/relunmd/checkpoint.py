@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.archive import damage_told, plain, read_archive, write_archive
-from relunmd.errors import FileError, InputError
+from relunmd.cluster import remove_other_rows
+from relunmd.errors import FileError, InputError, RelunmdError
 from relunmd.files import remove_partials
 from relunmd.problem import Fingerprint
 
@@ -107,6 +108,16 @@ class Checkpoint:
             self._at = about["run"]["mark"]
             return Snapshot(about["run"], arrays)
 
+    def reread(self) -> Snapshot | None:
+        """What has been written so far, of a run that must go back to it; None if there is nothing of use."""
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            return self.open()
+        except RelunmdError as reason:
+            log.warning("The checkpoint %s is of no use: %s", self.place, reason)
+            return None
+
     @contextmanager
     def making_sense(self) -> Iterator[None]:
         """Whatever goes wrong with what is in the file, as a FileError that says what to do."""
@@ -137,20 +148,16 @@ class Checkpoint:
         else:
             self._thread = thread
 
-    def finish(self, snapshot: Snapshot, stop: Callable[[], bool]) -> bool:
-        """Write the end of the run, unless it is there already, and wait until it is on the disk.
+    def holds(self, mark: object) -> bool:
+        """Whether the file has the run at this moment."""
+        return mark == self._at
+
+    def wait(self, stop: Callable[[], bool]) -> bool:
+        """Wait until what is being written is on the disk.
 
         Returns whether it could: when `stop` says so it does not wait any longer. What is being written then goes on
         as long as the process does.
         """
-        if not self._wait(stop):
-            return False
-        if snapshot.about["mark"] == self._at:
-            return True
-        self.begin(snapshot)
-        return self._wait(stop)
-
-    def _wait(self, stop: Callable[[], bool]) -> bool:
         while self._thread is not None and self._thread.is_alive():
             self._thread.join(0.1)
             if stop():
@@ -163,13 +170,19 @@ class Checkpoint:
         try:
             write_archive(self.place, _KIND, _VERSION, about, snapshot.arrays)
             self._at = snapshot.about["mark"]
+            remove_other_rows(self.place, snapshot.about.get("rows"))
         except Exception as reason:  # Whatever it is, the run is worth more.
-            log.warning(
-                "The checkpoint %s could not be written: %s. The run goes on; the checkpoint before it, if there was "
-                "one, is as it was.",
-                self.place,
-                reason or type(reason).__name__,
-            )
+            self.failed(reason)
+        self._last = time.perf_counter()
+
+    def failed(self, reason: Exception) -> None:
+        """Tell that it could not be written, and do not try again at once."""
+        log.warning(
+            "The checkpoint %s could not be written: %s. The run goes on; the checkpoint before it, if there was "
+            "one, is as it was.",
+            self.place,
+            reason or type(reason).__name__,
+        )
         self._last = time.perf_counter()
 
 

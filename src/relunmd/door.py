@@ -14,12 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from relunmd import kernels
 from relunmd.algorithms import Algorithm
 from relunmd.checkpoint import Checkpoint, Identity
-from relunmd.executor import ThreadExecutor
 from relunmd.init import INITS, Init, RandomInit
-from relunmd.linalg import canonical_factors
 from relunmd.result import Decomposition
 from relunmd.solve import Callback, Clock, solve
 from relunmd.validation import (
@@ -29,14 +26,14 @@ from relunmd.validation import (
     check_dtype,
     check_init,
     check_limits,
-    check_matrix,
     check_memory,
     check_random_state,
     check_rank,
     check_starts,
     check_threads,
+    executor_for,
     make_problem,
-    wide_type,
+    opened,
 )
 
 __all__ = ["decompose", "inits"]
@@ -132,25 +129,23 @@ def decompose(
     >>> d.error < 1e-3 * baseline.error
     True
     """
-    A = check_matrix(X)
-    float_type = check_dtype(dtype, A)
-    shape = A.shape
-    rank = check_rank(rank, shape)
-    method = check_algorithm(algorithm)
-    start = check_init(init, method, shape, rank)
-    starts = [start] + [RandomInit()] * (check_starts(n_starts) - 1)
-    callbacks = check_callback(callback)
-    limits = check_limits(target_error, tol, max_iter, max_time, endless=bool(callbacks))
-    random = check_random_state(random_state)
-    threads = check_threads(n_jobs)
-    file = check_checkpoint(checkpoint, checkpoint_every)
-    check_memory(A, float_type, rank, method, start, len(starts), checkpoint=file is not None)
-    for needed in {float_type, wide_type(A, float_type)}:
-        kernels.warm_up(needed)
-    clock = Clock()
-
     with ExitStack() as stack:
-        executor = stack.enter_context(ThreadExecutor(threads))
+        A = stack.enter_context(opened(X))
+        float_type = check_dtype(dtype, A)
+        shape = A.shape
+        rank = check_rank(rank, shape)
+        method = check_algorithm(algorithm)
+        start = check_init(init, method, shape, rank)
+        starts = [start] + [RandomInit()] * (check_starts(n_starts) - 1)
+        callbacks = check_callback(callback)
+        limits = check_limits(target_error, tol, max_iter, max_time, endless=bool(callbacks))
+        random = check_random_state(random_state)
+        threads = check_threads(n_jobs)
+        file = check_checkpoint(checkpoint, checkpoint_every)
+        check_memory(A, float_type, rank, method, start, len(starts), checkpoint=file is not None)
+        executor = executor_for(A, float_type, threads)
+        clock = Clock()
+        stack.enter_context(executor)
         problem = make_problem(A, float_type, rank, executor)
         executor.passes = 0
         if progress:
@@ -170,13 +165,12 @@ def decompose(
         )
         kept = None if file is None else Checkpoint(*file, identity)
         outcome = solve(problem, method, starts, random, limits, clock, callbacks, kept)
-        W, H = canonical_factors(outcome.W, outcome.H, problem.matrix.scale)
         total = clock.seconds()
 
     log.info("%s: %s error %.6g", method.name, outcome.status.message, outcome.error)
     return Decomposition(
-        W=W,
-        H=H,
+        W=outcome.W,
+        H=outcome.H,
         error=outcome.error,
         n_iter=len(outcome.history) - 1,
         time=total,

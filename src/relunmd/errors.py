@@ -1,6 +1,7 @@
 """The library's own exceptions, so that a caller can tell our refusals from a bug."""
 
 __all__ = [
+    "ClusterError",
     "DatasetError",
     "FileError",
     "InputError",
@@ -32,3 +33,7 @@ class DatasetError(RelunmdError, FileNotFoundError):
 
 class FileError(RelunmdError, OSError):
     """A file is not there, is not what it should be, or cannot be read or written; the message says which and why."""
+
+
+class ClusterError(RelunmdError, RuntimeError):
+    """A cluster, or all of its workers, are gone; the message says what to do."""

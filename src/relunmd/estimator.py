@@ -11,6 +11,8 @@ import logging
 import math
 import numbers
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +24,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from relunmd.algorithms import Algorithm
 from relunmd.algorithms.online import OnlineState
+from relunmd.cluster import is_distributed
 from relunmd.door import Seed, Start, decompose
 from relunmd.errors import InputError
 from relunmd.matrix import is_stored_array, is_stored_group
@@ -34,6 +37,7 @@ from relunmd.validation import (
     check_ridge,
     check_steps,
     check_threads,
+    opened,
 )
 
 __all__ = ["ReLUNMD"]
@@ -168,7 +172,8 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : matrix of shape (n_samples, n_features)
-            Nonnegative: an array, a frame, a sparse matrix, a memory map, an HDF5 or Zarr array. Never changed.
+            Nonnegative: an array, a frame, a sparse matrix, a memory map, an HDF5 or Zarr array, or a Dask array in
+            chunks of rows (then W of `fit_transform` and `transform` is one too). Never changed.
         y : ignored
 
         Returns
@@ -215,12 +220,17 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features); that is also the memory it takes
+        ndarray of shape (n_samples, n_features); that is also the memory it takes. Of a Dask array one that is not
+        computed yet.
         """
         check_is_fitted(self, "components_")
-        W = check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="X")
+        on_dask = is_distributed(X) and not isinstance(X, list | tuple)
+        W = X if on_dask else check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="X")
         if W.shape[1] != self.n_components_:
             raise InputError(f"X must have {self.n_components_} columns, one for each component. Got shape {W.shape}.")
+        if on_dask:
+            later: Array = np.maximum(W @ self.components_, 0)
+            return later
         Theta: Array = np.asarray(W @ self.components_)
         np.maximum(Theta, 0, out=Theta)
         return Theta
@@ -272,8 +282,9 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         (6, 1797, True)
         """
         fitted = hasattr(self, "components_")
-        if is_stored_group(X):
-            raise InputError("partial_fit takes rows in memory. Got a group of stored arrays; slice it into batches.")
+        if is_stored_group(X) or is_distributed(X):
+            what = "X on Dask" if is_distributed(X) else "a group of stored arrays"
+            raise InputError(f"partial_fit takes rows in memory. Got {what}; slice it into batches.")
         A = self._validated(X[...] if is_stored_array(X) else X, reset=not fitted)
         ridge = self._ridge()
         if not fitted:
@@ -308,10 +319,10 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return int(self.n_components_)
 
     def _fit(self, X: Any) -> FittedRows:
-        A = self._validated(X, reset=True)
-        shape = _shape(A)
-        self._check_rank(shape)
-        d, found = self._fitted(A, self._start(A, shape), self.max_iter)
+        with self._opened(X, reset=True) as A:
+            shape = _shape(A)
+            self._check_rank(shape)
+            d, found = self._fitted(A, self._start(A, shape), self.max_iter)
         self.history_ = d.history
         self.status_ = d.status
         self._warn_of_the_end(d, found)
@@ -388,7 +399,8 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _transformed(self, X: Any) -> FittedRows:
         check_is_fitted(self, "components_")
-        found = self._rows(self._validated(X, reset=False), self.components_, self._penalty)
+        with self._opened(X, reset=False) as A:
+            found = self._rows(A, self.components_, self._penalty)
         self._warn_of_rows(found)
         return found
 
@@ -434,19 +446,31 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 f"n_components={rank!r} with n_samples={shape[0]}, n_features={shape[1]}."
             )
 
+    @contextmanager
+    def _opened(self, X: Any, reset: bool) -> Iterator[Any]:
+        """X validated; on a cluster it is opened once for all that is to be done with it."""
+        if not is_distributed(X):
+            yield self._validated(X, reset)
+            return
+        with opened(X) as source:
+            self._check_features(source.shape[1], reset)
+            yield source
+
+    def _check_features(self, n_features: int, reset: bool) -> None:
+        if reset:
+            self.n_features_in_ = n_features
+            if hasattr(self, "feature_names_in_"):  # Those of an earlier fit.
+                del self.feature_names_in_
+        elif n_features != self.n_features_in_:
+            raise InputError(
+                f"X must have the {self.n_features_in_} features that {type(self).__name__} was fitted with. "
+                f"Got {n_features}."
+            )
+
     def _validated(self, X: Any, reset: bool) -> Any:
         """X as scikit-learn checks it, in its own dtype; what is stored elsewhere is not loaded for that."""
         if is_stored_array(X) or is_stored_group(X):
-            n_features = check_matrix(X).shape[1]
-            if reset:
-                self.n_features_in_ = n_features
-                if hasattr(self, "feature_names_in_"):  # Those of an earlier fit.
-                    del self.feature_names_in_
-            elif n_features != self.n_features_in_:
-                raise InputError(
-                    f"X must have the {self.n_features_in_} features that {type(self).__name__} was fitted with. "
-                    f"Got {n_features}."
-                )
+            self._check_features(check_matrix(X).shape[1], reset)
             return X
         return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_non_negative=True)
 

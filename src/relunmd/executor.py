@@ -1,9 +1,9 @@
 """Runs a function over the blocks of X in threads, and adds up what it returns.
 
-This is the only place where work is spread. While it is open, BLAS has one thread in each
-worker (and the caller's setting back afterwards): small products over two BLAS threads ran two
-to five times slower than two workers with one each. What the blocks return is added along a
-fixed binary tree, so the sum has the same bits for any number of threads.
+This and the cluster's executor, which has the same form, are the only places where work is spread. While it is open,
+BLAS has one thread in each worker (and the caller's setting back afterwards): small products over two BLAS threads ran
+two to five times slower than two workers with one each. What the blocks return is added along a fixed binary tree, so
+the sum has the same bits for any number of threads.
 
 Ctrl-C only sets a mark while it is open, and is raised between blocks, when no worker is busy:
 Python's own way, an exception between any two instructions, can strike inside a lock of the thread
@@ -14,31 +14,49 @@ import itertools
 import os
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from copy import copy
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from relunmd.errors import InputError
 from relunmd.matrix import Matrix, Scratch, SumsPool
 
-__all__ = ["BlockFunction", "Rows", "Sums", "ThreadExecutor", "tree_sum", "usable_cores"]
+__all__ = [
+    "BlockFunction",
+    "Executor",
+    "Rows",
+    "RowsLostError",
+    "Sums",
+    "Team",
+    "ThreadExecutor",
+    "Tree",
+    "Wanted",
+    "one_blas_thread",
+    "tree_sum",
+    "usable_cores",
+]
 
 Array = NDArray[Any]
 Rows = dict[str, Array]
 Sums = dict[str, Any]
+Wanted = Array | int | tuple[int, np.dtype[Any]]
+"""An array of m rows that a pass is to write: one to write over, or a number of columns (and a dtype) for a new one."""
 
 
 BlockFunction = Callable[..., Sums]
 """The one form in which an algorithm looks at X: ``function(x, rows, out, **shared)``.
 
 It reads the block's tiles of X, the block's rows of the arrays it asked for and small shared
-things; it writes its rows of the new arrays and returns its share of the sums (numbers and
-arrays by name). It changes nothing else, so a pass that fails or is interrupted has not touched
+things; it writes its rows of the new arrays and returns its share of the sums (numbers,
+arrays and lists by name). It changes nothing else, so a pass that fails or is interrupted has not touched
 the state it started from. It is a function of a module, so that it can be sent elsewhere.
 """
 
@@ -74,7 +92,7 @@ class _OneBlasThread:
                 self._limit.close()
 
 
-_one_blas_thread = _OneBlasThread()
+one_blas_thread = _OneBlasThread()
 
 
 class _CtrlC:
@@ -108,31 +126,57 @@ class _CtrlC:
         return pressed
 
 
-class _Tree:
-    """Adds n shares along a fixed binary tree, each pair as soon as both are there."""
+class RowsLostError(Exception):
+    """Rows of arrays are gone with the worker that had them; what was agreed on last is to be restored."""
+
+
+class Tree:
+    """Adds n shares along a fixed binary tree, each pair as soon as both are there.
+
+    A node is a run of shares, start to stop, and its children are its halves: who has the first or the last half of
+    all shares, or a quarter, as workers of a cluster do, has one node.
+    """
 
     def __init__(self, count: int, done: Callable[[Sums], None]) -> None:
+        self.nodes: dict[tuple[int, int], Sums] = {}
+        """Sums that wait for their sibling, by the run of shares they are of; in the end the whole alone."""
         self._count = count
         self._done = done
-        self._waiting: dict[tuple[int, int], Sums] = {}
         self._lock = threading.Lock()
-        self.total: Sums = {}
 
-    def add(self, index: int, share: Sums) -> None:
-        level, count = 0, self._count
-        while count > 1:
-            sibling = index ^ 1
-            if sibling < count:
-                with self._lock:
-                    other = self._waiting.pop((level, sibling), None)
-                    if other is None:
-                        self._waiting[level, index] = share
-                        return
-                for name, value in other.items():
-                    share[name] += value  # In place: a share is its block's alone, and may be as large as H.
-                self._done(other)
-            index, count, level = index // 2, (count + 1) // 2, level + 1
-        self.total = share
+    def add(self, share: Sums, start: int, stop: int | None = None) -> None:
+        """Take a block's share, or the sum of those below a node."""
+        node = start, start + 1 if stop is None else stop
+        above = self._above(node)
+        while above:
+            parent = above.pop()
+            middle = sum(parent) // 2
+            sibling = (middle, parent[1]) if node[1] == middle else (parent[0], middle)
+            with self._lock:
+                other = self.nodes.pop(sibling, None)
+                if other is None:
+                    self.nodes[node] = share
+                    return
+            for name, value in other.items():
+                share[name] += value  # In place: a share is its block's alone, and may be as large as H.
+            self._done(other)
+            node = parent
+        self.nodes[node] = share
+
+    def _above(self, node: tuple[int, int]) -> list[tuple[int, int]]:
+        """The nodes that a node is below, the whole first."""
+        path, (start, stop) = [], (0, self._count)
+        while (start, stop) != node:
+            path.append((start, stop))
+            middle = (start + stop) // 2
+            start, stop = (start, middle) if node[1] <= middle else (middle, stop)
+        return path
+
+    @property
+    def total(self) -> Sums:
+        """What all shares add up to."""
+        (whole,) = self.nodes.values()
+        return whole
 
 
 def tree_sum(shares: list[Sums]) -> Sums:
@@ -141,34 +185,68 @@ def tree_sum(shares: list[Sums]) -> Sums:
     >>> tree_sum([{"a": 1.0}, {"a": 2.0}, {"a": 4.0}])
     {'a': 7.0}
     """
-    tree = _Tree(len(shares), SumsPool().give_back)
+    tree = Tree(len(shares), SumsPool().give_back)
     for index, share in enumerate(shares):
-        tree.add(index, {name: copy(value) for name, value in share.items()})
+        tree.add({name: copy(value) for name, value in share.items()}, index)
     return tree.total
 
 
-class ThreadExecutor:
-    """Threads over the blocks of a matrix; used as a context manager."""
+class Team:
+    """Threads, each with its scratch memory; the one that asks is the first of them."""
 
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
+        self.sums = SumsPool()
+        self._scratch = [Scratch(self.sums) for _ in range(n_threads)]
+        self._pool = ThreadPoolExecutor(n_threads - 1, thread_name_prefix="relunmd") if n_threads > 1 else None
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def spread(self, one: Callable[[int, Scratch], None], count: int, ended: Callable[[], bool]) -> None:
+        """Call one(i, scratch) for every i < count, threads taking the next i as they come free, until `ended`."""
+        counter = itertools.count()
+        stop = threading.Event()
+
+        def work(scratch: Scratch) -> None:
+            try:
+                while not (stop.is_set() or ended()) and (index := next(counter)) < count:
+                    one(index, scratch)
+            except BaseException:
+                stop.set()
+                raise
+
+        helpers: list[Future[None]] = []
+        try:
+            if self._pool is not None:
+                helpers += [self._pool.submit(work, s) for s in self._scratch[1 : min(count, self.n_threads)]]
+            work(self._scratch[0])
+        finally:
+            # Also when a block failed: nobody may still be writing when the caller goes on.
+            wait(helpers)
+        for helper in helpers:
+            helper.result()
+
+
+class Executor(ABC):
+    """Runs functions over the blocks of a matrix, wherever these are; used as a context manager.
+
+    Arrays of m rows are where the rows of X are: in memory, or in pieces on a cluster's workers. Who has one may hand
+    it to `run`, ask for its shape and dtype, make one like it and do arithmetic; nothing else works everywhere.
+    """
+
+    def __init__(self) -> None:
         self.passes = 0
         self._open = ExitStack()
         self._ctrl_c = _CtrlC()
-        self._sums = SumsPool()
-        self._scratch = [Scratch(self._sums) for _ in range(n_threads)]
-        self._pool: ThreadPoolExecutor | None = None
 
-    def __enter__(self) -> "ThreadExecutor":
-        self._open.enter_context(self._ctrl_c)  # First in and last out: the pool is closed under it too.
-        self._open.enter_context(_one_blas_thread)
-        if self.n_threads > 1:
-            # This thread is the first worker.
-            self._pool = self._open.enter_context(ThreadPoolExecutor(self.n_threads - 1, thread_name_prefix="relunmd"))
+    def __enter__(self) -> Self:
+        self._open.enter_context(self._ctrl_c)  # First in and last out: everything else is closed under it too.
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self._pool = None
         self._open.close()
 
     @contextmanager
@@ -189,7 +267,7 @@ class ThreadExecutor:
         matrix: Matrix,
         function: BlockFunction,
         rows: Mapping[str, Array] | None = None,
-        out: Mapping[str, Array | int] | None = None,
+        out: Mapping[str, Wanted] | None = None,
         **shared: Any,
     ) -> tuple[Rows, Sums]:
         """One pass: call `function` on every block.
@@ -197,58 +275,136 @@ class ThreadExecutor:
         Parameters
         ----------
         rows : arrays of m rows that the function reads
-        out : arrays of m rows that it writes; a number of columns stands for a new array
+        out : arrays of m rows that it writes
         shared : small things every block sees
 
         Returns
         -------
         The arrays written, by name, and the sums over all blocks.
         """
-        given = dict(rows or {})
-        made = {
-            name: np.empty((matrix.shape[0], wanted), matrix.dtype) if isinstance(wanted, int) else wanted
-            for name, wanted in (out or {}).items()
-        }
+        found = self._each(matrix, function, rows or {}, out or {}, shared)
+        self.passes += 1
+        return found
+
+    def over_rows(
+        self,
+        matrix: Matrix,
+        function: BlockFunction,
+        rows: Mapping[str, Array] | None = None,
+        out: Mapping[str, Wanted] | None = None,
+        **shared: Any,
+    ) -> tuple[Rows, Sums]:
+        """The same for a function that does not look at X: no pass."""
+        return self._each(matrix, function, rows or {}, out or {}, shared)
+
+    @abstractmethod
+    def _each(
+        self,
+        matrix: Matrix,
+        function: BlockFunction,
+        rows: Mapping[str, Array],
+        out: Mapping[str, Wanted],
+        shared: Mapping[str, Any],
+    ) -> tuple[Rows, Sums]: ...
+
+    @abstractmethod
+    def normal_rows(self, matrix: Matrix, n_columns: int, random: np.random.Generator) -> Array:
+        """m rows of standard normal numbers."""
+
+    @abstractmethod
+    def placed(self, matrix: Matrix, A: Any) -> Array:
+        """An array of m rows that the user has, where the rows of X are."""
+
+    @abstractmethod
+    def handed_over(self, A: Array) -> Any:
+        """An array of m rows in the form in which the user gets it."""
+
+    def facts(self) -> dict[str, int]:
+        """What progress can tell of where the work is done."""
+        return {}
+
+    @property
+    def keep_due(self) -> bool:
+        """Whether arrays of m rows should be kept now, against the loss of a worker."""
+        return False
+
+    def keep(self, arrays: Mapping[str, Array]) -> None:  # noqa: B027
+        """From now on `restore` brings these arrays back as they are, until others are kept."""
+
+    def restore(self) -> bool:
+        """After RowsLostError: bring back what was kept. Returns whether it could be."""
+        return False
+
+    def write_rows(self, arrays: Mapping[str, Array], place: Path) -> dict[str, Any] | None:
+        """Write those of these arrays that are not in memory beside a file; returns what `read_rows` needs."""
+        return None
+
+    def read_rows(self, matrix: Matrix, about: Mapping[str, Any] | None, place: Path) -> dict[str, Array]:
+        """The arrays that `write_rows` wrote."""
+        if about is not None:
+            raise InputError("checkpoint is of a run on a cluster: its rows lie beside it. Got X on one machine.")
+        return {}
+
+
+class ThreadExecutor(Executor):
+    """Threads over the blocks of a matrix on this machine."""
+
+    def __init__(self, n_threads: int) -> None:
+        super().__init__()
+        self.n_threads = n_threads
+        self._team: Team | None = None
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._open.enter_context(one_blas_thread)
+        self._team = Team(self.n_threads)
+        self._open.callback(self._team.close)
+        return self
+
+    def _each(
+        self,
+        matrix: Matrix,
+        function: BlockFunction,
+        rows: Mapping[str, Array],
+        out: Mapping[str, Wanted],
+        shared: Mapping[str, Any],
+    ) -> tuple[Rows, Sums]:
+        team = self._team
+        if team is None:
+            raise RuntimeError("An executor works within its with statement only.")
+        made = {name: _made(matrix.shape[0], wanted, matrix.dtype) for name, wanted in out.items()}
         blocks = matrix.layout.blocks
-        tree = _Tree(len(blocks), self._sums.give_back)
+        tree = Tree(len(blocks), team.sums.give_back)
 
         def one(index: int, scratch: Scratch) -> None:
             block = matrix.block(index, scratch)
             share = function(
                 block,
-                {name: array[block.rows] for name, array in given.items()},
+                {name: array[block.rows] for name, array in rows.items()},
                 {name: array[block.rows] for name, array in made.items()},
                 **shared,
             )
-            tree.add(index, share)
+            tree.add(share, index)
 
-        self._spread(one, len(blocks))
-        self._sums.end_of_pass()
-        self.passes += 1
-        return made, tree.total
-
-    def _spread(self, one: Callable[[int, Scratch], None], count: int) -> None:
-        """Call one(i, scratch) for every i < count, the workers taking the next i as they come free."""
-        counter = itertools.count()
-        stop = threading.Event()
-
-        def work(scratch: Scratch) -> None:
-            try:
-                while not (stop.is_set() or self._ctrl_c.pressed) and (index := next(counter)) < count:
-                    one(index, scratch)
-            except BaseException:
-                stop.set()
-                raise
-
-        helpers: list[Future[None]] = []
-        try:
-            if self._pool is not None:
-                helpers += [self._pool.submit(work, s) for s in self._scratch[1 : min(count, self.n_threads)]]
-            work(self._scratch[0])
-        finally:
-            # Also when a block failed: nobody may still be writing when the caller goes on.
-            wait(helpers)
-        for helper in helpers:
-            helper.result()
+        team.spread(one, len(blocks), lambda: self._ctrl_c.pressed)
         if self._ctrl_c.take():
             raise KeyboardInterrupt
+        team.sums.end_of_pass()
+        return made, tree.total
+
+    def normal_rows(self, matrix: Matrix, n_columns: int, random: np.random.Generator) -> Array:
+        return random.standard_normal((matrix.shape[0], n_columns)).astype(matrix.dtype)
+
+    def placed(self, matrix: Matrix, A: Any) -> Array:
+        found: Array = A
+        return found
+
+    def handed_over(self, A: Array) -> Any:
+        return A
+
+
+def _made(n_rows: int, wanted: Wanted, dtype: np.dtype[Any]) -> Array:
+    """An array of m rows to be written."""
+    if isinstance(wanted, int):
+        return np.empty((n_rows, wanted), dtype)
+    return np.empty((n_rows, wanted[0]), wanted[1]) if isinstance(wanted, tuple) else wanted

@@ -93,26 +93,36 @@ def gradient_strip(
 
 
 def sweep_of_x(
-    problem: Problem, V: Array, lift: float = 0.0, left: Array | None = None, right: Array | None = None
+    problem: Problem, V: Array, lift: float = 0.0, left: Array | float = 0.0, right: Array | None = None
 ) -> Sweep:
     """A sweep over X + lift·[X > 0] − left·rightᵀ, which is never formed; one pass.
 
-    `left` is m×1 and `right` n×1. Every truncated SVD of the data goes through here.
+    `left` is m×1, or one number for all rows, and `right` n×1. Every truncated SVD of the data goes through here.
     """
-    m, n = problem.shape
-    left = np.zeros((m, 1), problem.dtype) if left is None else left.astype(problem.dtype)
-    right = np.zeros((n, 1), problem.dtype) if right is None else right.astype(problem.dtype)
+    one = isinstance(left, float)
+    rows = {} if one else {"left": left.astype(problem.dtype)}  # type: ignore[union-attr]
+    right = np.zeros((problem.shape[1], 1), problem.dtype) if right is None else right.astype(problem.dtype)
     V = np.array(V, problem.dtype, order="C")
     out, sums = problem.run(
-        _sweep_block, {"left": left}, {"Y": V.shape[1]}, V=V, lift=lift, right=right, seen=right.T @ V
+        _sweep_block,
+        rows,
+        {"Y": V.shape[1]},
+        V=V,
+        lift=lift,
+        level=left if one else None,
+        right=right,
+        seen=right.T @ V,
     )
     return Sweep(out["Y"], sums["S"] - right @ sums["u"], sums["YY"])
 
 
-def _sweep_block(x: Block, rows: Rows, out: Rows, *, V: Array, lift: float, right: Array, seen: Array) -> Sums:
+def _sweep_block(
+    x: Block, rows: Rows, out: Rows, *, V: Array, lift: float, level: float | None, right: Array, seen: Array
+) -> Sums:
     sums = empty_share(x, V) | {"u": x.sums((1, V.shape[1]))}
     for at in x.strips:
-        data, left = _data_strip(x, at, lift), rows["left"][at]
+        left = rows["left"][at] if level is None else np.full((at.stop - at.start, 1), level, V.dtype)
+        data = _data_strip(x, at, lift)
         Y = data.times(V, out["Y"][at])
         Y -= left @ seen
         data.add_transposed_times(Y, sums["S"])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from relunmd import kernels
 from relunmd.archive import count
-from relunmd.executor import BlockFunction, Rows, Sums, ThreadExecutor
+from relunmd.executor import BlockFunction, Executor, Rows, Sums, Wanted
 from relunmd.matrix import Block, Matrix
 
 __all__ = ["Facts", "Fingerprint", "Problem"]
@@ -66,7 +66,7 @@ class Problem:
     matrix: Matrix
     rank: int
     facts: Facts
-    executor: ThreadExecutor
+    executor: Executor
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -100,11 +100,30 @@ class Problem:
         self,
         function: BlockFunction,
         rows: Mapping[str, Array] | None = None,
-        out: Mapping[str, Array | int] | None = None,
+        out: Mapping[str, Wanted] | None = None,
         **shared: Any,
     ) -> tuple[Rows, Sums]:
-        """One pass over X; see ThreadExecutor.run."""
+        """One pass over X; see Executor.run."""
         return self.executor.run(self.matrix, function, rows, out, **shared)
+
+    def over_rows(
+        self,
+        function: BlockFunction,
+        rows: Mapping[str, Array] | None = None,
+        out: Mapping[str, Wanted] | None = None,
+        **shared: Any,
+    ) -> tuple[Rows, Sums]:
+        """The same for a function that looks at arrays of m rows alone and not at X: no pass."""
+        return self.executor.over_rows(self.matrix, function, rows, out, **shared)
+
+    def gram(self, W: Array) -> Array:
+        """WᵀW in float64, for an array W of m rows."""
+        found: Array = self.over_rows(_gram_block, {"W": W})[1]["WW"]
+        return found
+
+    def times(self, W: Array, T: Array) -> Array:
+        """W·T, for an array W of m rows and a small T, in W's float type."""
+        return self.over_rows(_times_block, {"W": W}, {"WT": (T.shape[1], W.dtype)}, T=T.astype(W.dtype))[0]["WT"]
 
     def relative(self, squares: float) -> float:
         """The relative error E of a sum of squared residuals."""
@@ -121,3 +140,13 @@ def _squared_error(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
         for tile in x.across(at):
             squares += kernels.squared_error(x.theta(tile, rows["W"], H), tile.X, tile.scale)
     return {"squares": squares}
+
+
+def _gram_block(x: Block, rows: Rows, out: Rows) -> Sums:
+    W = rows["W"].astype(np.float64, copy=False)
+    return {"WW": W.T @ W}
+
+
+def _times_block(x: Block, rows: Rows, out: Rows, *, T: Array) -> Sums:
+    np.matmul(rows["W"], T, out=out["WT"])
+    return {}

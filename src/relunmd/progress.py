@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from relunmd.memory import human_bytes
 from relunmd.solve import PATIENCE, Limits
 from relunmd.solve import Progress as Step
 
@@ -41,6 +42,7 @@ class ProgressDisplay:
         """The best error up to each iteration of the present start, and that of this start alone."""
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
         self._iteration = self._starts = 0
+        self._there: list[str] = []
         self._seconds, self._told = 0.0, self._begun
         self._silence, self._next_line = _FIRST_LINE, 0.0
         self._said = False
@@ -70,6 +72,8 @@ class ProgressDisplay:
         self._course.append(min(step.error, self._course[-1] if self._course else math.inf))
         self._recent.append((step.time, step.passes))
         self._iteration, self._seconds, self._told = step.iteration, step.time, time.perf_counter()
+        if step.workers is not None and step.bytes_moved is not None:
+            self._there = [f"{step.workers} worker{'s' * (step.workers != 1)}, {human_bytes(step.bytes_moved)} moved"]
         self._best.append(step.best_error)  # Last: from here on the thread that draws looks at all of it.
         if self._live is None and self._told - self._begun >= self._next_line:
             self._next_line = self._told - self._begun + self._silence
@@ -119,7 +123,7 @@ class ProgressDisplay:
             speed = (last[1] - first[1]) / (last[0] - first[0])
             told.append(f"{speed:.0f} passes/s" if speed >= 100 else f"{speed:.3g} passes/s")
         seconds = self._seconds + time.perf_counter() - self._told
-        told.append(f"{_clock(seconds)} elapsed")
+        told += [*self._there, f"{_clock(seconds)} elapsed"]
         left = self._left(seconds)
         return [*told, f"{left} left"] if left else told
 

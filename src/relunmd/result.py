@@ -103,7 +103,7 @@ class Decomposition:
 
     Attributes
     ----------
-    W : ndarray of shape (m, rank)
+    W : ndarray of shape (m, rank); where X was on Dask, a Dask array in the same chunks of rows
     H : ndarray of shape (rank, n)
         Together the balanced SVD of WH, strongest component first, each row of H with its
         largest entry positive.
@@ -172,9 +172,13 @@ class Decomposition:
 
         Returns
         -------
-        ndarray of shape (number of rows, n); that is also the memory it takes
+        ndarray of shape (number of rows, n); that is also the memory it takes. Where W is a Dask array, another one,
+        which is not computed yet.
         """
         part = self.W if rows is None else self.W[rows if isinstance(rows, slice) else np.asarray(rows)]
+        if not isinstance(part, np.ndarray):
+            on_dask: Array = part @ self.H
+            return np.maximum(on_dask, 0) if relu else on_dask
         Theta = np.atleast_2d(part) @ self.H
         if relu:
             np.maximum(Theta, 0, out=Theta)
@@ -193,7 +197,7 @@ class Decomposition:
             raise InputError(
                 f"rows and columns must be two lists of the same length. Got shapes {i.shape} and {j.shape}."
             )
-        return np.asarray(np.einsum("ij,ji->i", self.W[i], self.H[:, j]))
+        return np.asarray(np.einsum("ij,ji->i", np.asarray(self.W[i]), self.H[:, j]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, from which `load` makes it again.
@@ -208,7 +212,7 @@ class Decomposition:
 
         Notes
         -----
-        Takes the space of W and H on the disk, and no memory.
+        Takes the space of W and H on the disk, and no memory. (Of a W on Dask one chunk at a time.)
 
         Examples
         --------
@@ -306,7 +310,7 @@ class Decomposition:
                 f"A .mat file of version 5 holds arrays below 2 GiB. Got W and H of up to {largest} bytes."
             )
         members: dict[str, Any] = {
-            "W": self.W,
+            "W": np.asarray(self.W),
             "H": self.H,
             "error": self.error,
             "algorithm": self.algorithm,

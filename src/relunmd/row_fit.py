@@ -44,14 +44,15 @@ _EXACT = 100.0
 
 @dataclass(frozen=True)
 class RowFit:
-    """W (m×r) for a fixed H, each row's ‖x − max(0, wH)‖² and ‖x‖², and how many rows the limit kept from converging.
+    """W (m×r) for a fixed H, ‖X − max(0, WH)‖², and how many rows the limit kept from converging.
 
-    W and the squares are of the scaled X. `shares` has the share of positive entries of each column of WH.
+    W and the squares are of the scaled X. `row_errors` (m×1) has ‖x − max(0, wH)‖/‖x‖ of each row, `shares` the share
+    of positive entries of each column of WH.
     """
 
     W: Array
-    squares: Array
-    norms: Array
+    squares: float
+    row_errors: Array
     shares: Array
     limited: int
 
@@ -71,14 +72,13 @@ def fit_rows(problem: Problem, H: Array, penalty: float = 0.0, max_steps: int = 
     solver = _Solver.of(problem, H, penalty)
     out, sums = problem.run(
         _fit_block,
-        out={"W": len(H), "squares": np.empty((problem.shape[0], 2))},
+        out={"W": len(H), "row_errors": (1, np.dtype(np.float64))},
         solver=solver,
         max_steps=max_steps,
         starts=_Starts.of(solver),
     )
-    squares, norms = out["squares"].T
     shares = sums["positive"] / problem.shape[0]
-    return RowFit(solver.in_units(out["W"]), squares, norms, shares, int(sums["limited"]))
+    return RowFit(solver.in_units(out["W"]), sums["squares"], out["row_errors"], shares, int(sums["limited"]))
 
 
 def improve_rows(problem: Problem, W: Array, H: Array, penalty: float, metric: Array, weights: Array) -> Array:
@@ -128,7 +128,8 @@ class _Solver:
 
     def in_units(self, W: Array) -> Array:
         """W for the H that was given."""
-        return np.asarray(W * W.dtype.type(self.unit))
+        found: Array = W * W.dtype.type(self.unit)
+        return found
 
 
 def _tiles(x: Block) -> Iterator[Tile]:
@@ -266,7 +267,7 @@ def _ends(
 
 @np.errstate(over="ignore", invalid="ignore")  # Also in the threads of the workers.
 def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, starts: _Starts, max_steps: int) -> Sums:
-    limited, positive = 0, x.sums((x.n_columns,))
+    limited, positive, total = 0, x.sums((x.n_columns,)), 0.0
     for tile in _tiles(x):
         best = np.full(tile.n_rows, np.inf)
         W, open_rows = np.zeros((tile.n_rows, len(solver.H))), np.zeros(tile.n_rows, bool)
@@ -279,11 +280,13 @@ def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, starts: _Sta
         out["W"][tile.rows] = W
         result = _Rows(x, tile, solver, W)
         result.objective(ERROR)
-        squares = result.facts[:, kernels.OBJECTIVE] - solver.penalty * np.sum(W * W, axis=1)
-        out["squares"][tile.rows] = np.column_stack([np.maximum(squares, 0), result.facts[:, kernels.SQUARES]])
+        squares = np.maximum(result.facts[:, kernels.OBJECTIVE] - solver.penalty * np.sum(W * W, axis=1), 0)
+        norms = result.facts[:, kernels.SQUARES]
+        out["row_errors"][tile.rows, 0] = np.sqrt(squares / np.where(norms > 0, norms, 1.0))
+        total += float(squares.sum())
         positive += result.positive()
         limited += int(open_rows.sum())
-    return {"limited": limited, "positive": positive}
+    return {"limited": limited, "positive": positive, "squares": total}
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -3,9 +3,10 @@
 # Annotations as they are written, not as NumPy's unions: that is what help() shows.
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
-from relunmd import kernels, row_fit
+from relunmd import row_fit
 from relunmd.algorithms.online import OnlineState, online_step
-from relunmd.executor import ThreadExecutor
+from relunmd.executor import RowsLostError
 from relunmd.matrix import Source
 from relunmd.problem import Problem
 from relunmd.validation import (
@@ -25,13 +26,15 @@ from relunmd.validation import (
     check_penalty,
     check_steps,
     check_threads,
+    executor_for,
     make_problem,
-    wide_type,
+    opened,
 )
 
 __all__ = ["FittedRows", "fit_rows", "learn_rows"]
 
 Array = NDArray[Any]
+log = logging.getLogger("relunmd")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,21 +100,25 @@ def fit_rows(
     >>> bool(np.allclose(found.W, W)), found.error < 1e-10
     (True, True)
     """
-    A = check_matrix(X)
-    float_type = check_dtype(dtype, A)
-    components = check_components(H, A.shape[1])
-    strength, steps = check_penalty(penalty), check_steps(max_iter)
-    with _problem(A, float_type, len(components), check_threads(n_jobs)) as problem:
-        found = row_fit.fit_rows(problem, components, strength, steps)
-        return _in_units(problem, found)
+    with ExitStack() as stack:
+        A = stack.enter_context(opened(X))
+        float_type = check_dtype(dtype, A)
+        components = check_components(H, A.shape[1])
+        strength, steps = check_penalty(penalty), check_steps(max_iter)
+        problem = stack.enter_context(_problem(A, float_type, len(components), check_threads(n_jobs)))
+        while True:
+            try:
+                return _in_units(problem, row_fit.fit_rows(problem, components, strength, steps))
+            except RowsLostError as reason:
+                log.warning("%s. Beginning again", reason)
 
 
 def _in_units(problem: Problem, found: row_fit.RowFit) -> FittedRows:
     scale, squares = problem.matrix.scale, problem.facts.squares
     return FittedRows(
-        W=(found.W.astype(np.float64) / scale).astype(problem.dtype),
-        error=problem.relative(float(found.squares.sum())) if squares > 0 else 0.0,
-        row_errors=np.sqrt(found.squares / np.where(found.norms > 0, found.norms, 1.0)),
+        W=problem.executor.handed_over((found.W.astype(np.float64) / scale).astype(problem.dtype)),
+        error=problem.relative(found.squares) if squares > 0 else 0.0,
+        row_errors=problem.executor.handed_over(found.row_errors)[:, 0],
         norm=math.sqrt(squares) / scale,
         shares=found.shares,
         limited=found.limited,
@@ -120,9 +127,7 @@ def _in_units(problem: Problem, found: row_fit.RowFit) -> FittedRows:
 
 @contextmanager
 def _problem(X: Source, dtype: np.dtype[Any], rank: int, n_threads: int) -> Iterator[Problem]:
-    for needed in {dtype, wide_type(X, dtype)}:
-        kernels.warm_up(needed)
-    with ThreadExecutor(n_threads) as executor:
+    with executor_for(X, dtype, n_threads) as executor:
         yield make_problem(X, dtype, rank, executor, zeros_alone=True)
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ from numpy.typing import NDArray
 from relunmd.algorithms import Algorithm, State
 from relunmd.archive import amount, count, plain
 from relunmd.checkpoint import Checkpoint, Snapshot
-from relunmd.errors import InputError
+from relunmd.errors import ClusterError, InputError
+from relunmd.executor import RowsLostError
 from relunmd.init import Init
-from relunmd.linalg import canonical_factors
+from relunmd.linalg import canonical
 from relunmd.problem import Problem
 from relunmd.result import History, Status
+from relunmd.row_fit import fit_rows
 
 __all__ = ["Callback", "Clock", "Limits", "Outcome", "Progress", "solve"]
 
@@ -89,6 +92,8 @@ class Progress:
     error : relative error of the factors of this iteration
     passes : looks at all of X so far
     best_error : the smallest error so far, of all iterations, starts and sittings
+    workers, bytes_moved : of a run on a cluster, how many workers it has, and how many bytes of arrays have left the
+        driver and come to it since X was opened; None on one machine
     W, H : the factors of this iteration, made when they are asked for
     """
 
@@ -100,7 +105,11 @@ class Progress:
         passes: int,
         best_error: float,
         factors: Callable[[], tuple[Array, Array]],
+        workers: int | None = None,
+        bytes_moved: int | None = None,
     ) -> None:
+        self.workers = workers
+        self.bytes_moved = bytes_moved
         self.iteration = iteration
         self.time = time
         self.error = error
@@ -135,9 +144,9 @@ Callback = Callable[[Progress], bool | None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The best factors, in scaled units, and how the run went."""
+    """The best factors, in canonical form and the units of X, and how the run went."""
 
-    W: Array
+    W: Any
     H: Array
     error: float
     status: Status
@@ -267,6 +276,9 @@ class _Run:
         self._checkpoint = checkpoint
         self._begun = 0
         self._leg = FIRST_LEG
+        self._agreed: Snapshot | None = None
+        """Where the run goes back to when rows are lost with a worker."""
+        self._first_random = plain(random.bit_generator.state)
         self._noted = plain(random.bit_generator.state), 0
         """The random state and the passes when a state was noted last; what was begun since then is begun again."""
 
@@ -277,15 +289,73 @@ class _Run:
     def go(self) -> None:
         """Until a limit is reached."""
         while self.stopped is None:
-            waiting = [course for course in self.courses if course.status is None and course.iteration < course.goal]
-            if waiting:
-                self._advance(waiting[0])
-            elif self._begun < len(self._inits):
-                self._begin()
-            elif len(self.courses) > 1 and not any(course.status is Status.MAX_ITER for course in self.courses):
-                self._halve()
-            else:  # With more iterations the ones that lie behind might win yet.
-                return
+            try:
+                if not self._go_on():
+                    return
+            except RowsLostError as reason:
+                self._go_back(reason)
+
+    def _go_on(self) -> bool:
+        """The next iteration, start or selection; returns whether there was one."""
+        waiting = [course for course in self.courses if course.status is None and course.iteration < course.goal]
+        if waiting:
+            self._advance(waiting[0])
+        elif self._begun < len(self._inits):
+            self._begin()
+        elif len(self.courses) > 1 and not any(course.status is Status.MAX_ITER for course in self.courses):
+            self._halve()
+        else:  # With more iterations the ones that lie behind might win yet.
+            return False
+        return True
+
+    def factors(self) -> tuple[Any, Array]:
+        """The best factors in canonical form; if rows are lost just then, after going back and on once more."""
+        while True:
+            try:
+                return canonical(self._problem, *self.leader.best[:2])
+            except RowsLostError as reason:
+                self._go_back(reason)
+                self.stopped = None
+                self.go()
+
+    def _go_back(self, reason: Exception) -> None:
+        """After rows were lost, which may happen again on the way back."""
+        while True:
+            try:
+                return self._recover(reason)
+            except RowsLostError as again:
+                reason = again
+
+    def _recover(self, reason: Exception) -> None:
+        """To where all agreed last, else to the checkpoint, else to the beginning, or on with rows made anew from H."""
+        if self._agreed is not None and self._problem.executor.restore():
+            self._restore(self._agreed)
+            log.warning("%s. Going on from iteration %d", reason, self.leader.iteration)
+            return
+        never, self._agreed = self._agreed is None, None
+        snapshot = None if self._checkpoint is None else self._checkpoint.reread()
+        if snapshot is not None:
+            self._restore(self._with_rows(snapshot))
+            log.warning("%s. Going on from the checkpoint, iteration %d", reason, self.leader.iteration)
+        elif never:
+            log.warning("%s. Beginning again", reason)
+            self.courses, self._begun, self._leg = [], 0, FIRST_LEG
+            self._random.bit_generator.state = self._first_random
+        else:
+            log.warning("%s, and with it what was kept. Making the rows of W anew from X and H", reason)
+            self._mend()
+
+    def _mend(self) -> None:
+        """Go on from the best H there was, with the best rows for it."""
+        leader = self.leader
+        H = leader.best[1]
+        W = fit_rows(self._problem, H).W
+        state = _finite(partial(self._algorithm.start, self._problem, W, H))
+        if state is None:
+            raise RowsLostError("The rows could not be made anew")
+        leader.state, leader.best, leader.goal = state, (state.W, state.H, state.error), np.inf
+        self.courses = [leader]
+        self._note(leader)
 
     def _begin(self) -> None:
         """Make a start and the first state from it."""
@@ -334,15 +404,23 @@ class _Run:
             self.stopped = course.status
         elif any(wishes) and course.status is None:
             self.stopped = Status.CALLBACK
-        if self._checkpoint is not None and self._checkpoint.due:
-            self._checkpoint.begin(self.snapshot())
+        if self._checkpoint is not None and self._checkpoint.due and (snapshot := self._stored(self._checkpoint)):
+            self._checkpoint.begin(snapshot)
+        if self._problem.executor.keep_due:
+            agreed = self.snapshot()
+            self._problem.executor.keep(agreed.arrays)
+            self._agreed = agreed
+
+    @property
+    def _mark(self) -> list[int]:
+        return [self._begun, *(course.iteration for course in self.courses)]
 
     def snapshot(self) -> Snapshot:
         """The run as it is now; the arrays are its own."""
         courses = [course.flattened() for course in self.courses]
         random, passes = self._noted
         about = {
-            "mark": [self._begun, *(course.iteration for course in self.courses)],
+            "mark": self._mark,
             "courses": [course.about for course in courses],
             "begun": self._begun,
             "leg": self._leg,
@@ -353,13 +431,43 @@ class _Run:
         arrays = {f"{i}.{name}": array for i, course in enumerate(courses) for name, array in course.arrays.items()}
         return Snapshot(about, arrays)
 
+    def _stored(self, checkpoint: Checkpoint) -> Snapshot | None:
+        """A snapshot of what is in memory, rows that are elsewhere having been written there; None if that fails."""
+        snapshot = self.snapshot()
+        try:
+            about = self._problem.executor.write_rows(snapshot.arrays, checkpoint.place)
+        except OSError as reason:
+            checkpoint.failed(reason)
+            return None
+        here = {name: array for name, array in snapshot.arrays.items() if isinstance(array, np.ndarray)}
+        return Snapshot(snapshot.about | {"rows": about}, here) if about else snapshot
+
+    def _with_rows(self, snapshot: Snapshot) -> Snapshot:
+        """With the rows that were written elsewhere."""
+        place = Path() if self._checkpoint is None else self._checkpoint.place
+        rows = self._problem.executor.read_rows(self._problem.matrix, snapshot.about.get("rows"), place)
+        return Snapshot(snapshot.about, snapshot.arrays | rows)
+
+    def finish(self) -> bool:
+        """Write down the end of the run, unless it is there already; returns False if Ctrl-C ended the waiting."""
+        checkpoint, pressed = self._checkpoint, self._problem.executor.interrupted
+        if checkpoint is None or not self.courses:
+            return True
+        if not checkpoint.wait(pressed):
+            return False
+        if checkpoint.holds(self._mark) or (snapshot := self._stored(checkpoint)) is None:
+            return True
+        checkpoint.begin(snapshot)
+        return checkpoint.wait(pressed)
+
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go back to where the checkpoint is, if there is one."""
         snapshot = checkpoint.open()
         if snapshot is None:
             return
         with checkpoint.making_sense():
-            self._restore(snapshot)
+            self._restore(self._with_rows(snapshot))
+            self._clock.set(amount(snapshot.about["seconds"], "seconds"))
         self._check_best()
         for course in self.courses:
             course.look_at(self._limits, self._clock.seconds())
@@ -387,7 +495,6 @@ class _Run:
         _check_positions(about["random"])
         self._random.bit_generator.state = about["random"]
         self._noted = about["random"], count(about["passes"], "passes")
-        self._clock.set(amount(about["seconds"], "seconds"))
 
     def _check_best(self) -> None:
         """Whether the best factors fit this X as they are said to: a fingerprint does not see rows change places."""
@@ -438,15 +545,16 @@ def solve(
             raise
         log.warning("Interrupted after iteration %d; keeping the best so far", run.leader.iteration)
         status = Status.INTERRUPTED
-    finally:
-        if (
-            checkpoint is not None
-            and run.courses
-            and not checkpoint.finish(run.snapshot(), problem.executor.interrupted)
-        ):
-            status = Status.INTERRUPTED
+    except ClusterError:  # There is nobody left to write rows down; the last checkpoint is as it was.
+        raise
+    except BaseException:
+        run.finish()
+        raise
+    if not run.finish():
+        status = Status.INTERRUPTED
+    W, H = run.factors()
     winner = run.leader
-    return Outcome(*winner.best, status, winner.history, winner.init_time)
+    return Outcome(W, H, winner.best[2], status, winner.history, winner.init_time)
 
 
 def _finite(advance: Callable[[], State]) -> State | None:
@@ -462,5 +570,5 @@ def _finite(advance: Callable[[], State]) -> State | None:
 def _progress(
     problem: Problem, state: State, iteration: int, seconds: float, passes: int, best_error: float
 ) -> Progress:
-    W, H, scale = state.W, state.H, problem.matrix.scale
-    return Progress(iteration, seconds, state.error, passes, best_error, lambda: canonical_factors(W, H, scale))
+    W, H, facts = state.W, state.H, problem.executor.facts()
+    return Progress(iteration, seconds, state.error, passes, best_error, lambda: canonical(problem, W, H), **facts)

@@ -5,7 +5,8 @@ import math
 import numbers
 import os
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from scipy import sparse
 
 from relunmd import kernels, memory
 from relunmd.algorithms import ALGORITHMS, AUTO, Algorithm
+from relunmd.cluster import ClusterExecutor, ClusterSource, is_distributed, open_distributed
 from relunmd.errors import InputError
-from relunmd.executor import Rows, Sums, ThreadExecutor, usable_cores
+from relunmd.executor import Executor, Rows, Sums, ThreadExecutor, usable_cores
 from relunmd.files import check_path
 from relunmd.init import INITS, GivenInit, Init
 from relunmd.matrix import (
@@ -25,7 +27,6 @@ from relunmd.matrix import (
     CsrSource,
     DenseSource,
     Matrix,
-    Scratch,
     Source,
     StoredArray,
     StoredCsr,
@@ -55,8 +56,9 @@ __all__ = [
     "check_starts",
     "check_steps",
     "check_threads",
+    "executor_for",
     "make_problem",
-    "wide_type",
+    "opened",
 ]
 
 Array = NDArray[Any]
@@ -68,10 +70,14 @@ _TOL = "a number of at least 0 (which turns it off) and below 1"
 
 
 def check_matrix(X: Any) -> Source:
-    """X as a two-dimensional matrix of real numbers, wherever it is.
+    """X as a two-dimensional matrix of real numbers, wherever it is; who asked closes it.
 
     Its entries are looked at by `make_problem`.
     """
+    if isinstance(X, Source):
+        return X
+    if is_distributed(X):
+        return open_distributed(X)
     if isinstance(X, np.ma.MaskedArray):
         raise InputError("X must not be a masked array. Got one; fill it first, for example with X.filled(0).")
     if is_stored_group(X):
@@ -96,6 +102,17 @@ def check_matrix(X: Any) -> Source:
     except Exception as reason:
         raise InputError(f"X must be a two-dimensional array. Got {type(X).__name__}: {reason}") from reason
     return _two_dimensional(A, DenseSource)
+
+
+@contextmanager
+def opened(X: Any) -> Iterator[Source]:
+    """The same, closed afterwards if it was opened here."""
+    source = check_matrix(X)
+    try:
+        yield source
+    finally:
+        if source is not X:
+            source.close()
 
 
 def _without_frame(X: Any) -> Any:
@@ -223,7 +240,8 @@ def check_init(init: object, algorithm: Algorithm[Any], shape: tuple[int, int], 
 
 
 def _given(W: object, H: object, shape: tuple[int, int], rank: int) -> GivenInit:
-    W0, H0 = _factor("W0", W), _factor("H0", H)
+    W0: Any = W if is_distributed(W) else _factor("W0", W)
+    H0 = _factor("H0", H)
     k = W0.shape[1]
     if W0.shape[0] != shape[0] or H0.shape != (k, shape[1]) or not 1 <= k <= rank:
         raise InputError(
@@ -338,6 +356,9 @@ def check_memory(
     checkpoint: bool = False,
 ) -> None:
     """Refuse what would not fit, before anything is allocated; where X takes less than they would, say so."""
+    if isinstance(X, ClusterSource):
+        _check_frugal(algorithm, init)
+        return
     m, n = X.shape
     factors = _FACTORS * n_starts * rank * (m + n) * dtype.itemsize
     if factors > _LARGE:
@@ -365,33 +386,49 @@ def check_memory(
     )
 
 
+def _check_frugal(algorithm: Algorithm[Any], init: Init) -> None:
+    """On a cluster nothing of the size of X is kept."""
+    for what, chosen, known in (("algorithm", algorithm, ALGORITHMS), ("init", init, INITS)):
+        if chosen.dense_arrays:
+            frugal = ", ".join(name for name, other in known.items() if other.dense_arrays == 0)
+            raise InputError(f"{what} must be one of {frugal} where X is on Dask. Got {chosen.name!r}.")
+
+
+def executor_for(X: Source, dtype: np.dtype[Any], n_threads: int) -> Executor:
+    """What runs passes over X where it is, its kernels compiled."""
+    needed = {dtype, wide_type(X, dtype)}
+    if isinstance(X, ClusterSource):
+        return ClusterExecutor(X, sorted(needed, key=str))
+    for float_type in needed:
+        kernels.warm_up(float_type)
+    return ThreadExecutor(n_threads)
+
+
 def wide_type(X: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The float type that entries are checked in: that of the computation if X has it, else float64."""
     return dtype if X.dtype == dtype else np.dtype(np.float64)
 
 
-def make_problem(
-    X: Source, dtype: np.dtype[Any], rank: int, executor: ThreadExecutor, zeros_alone: bool = False
-) -> Problem:
+def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: Executor, zeros_alone: bool = False) -> Problem:
     """Look at every entry: refuse what is not finite or negative, and find the scale; two passes.
 
     X may be all zero if `zeros_alone`: a few rows of something larger may be.
     """
     raw = Matrix(X, wide_type(X, dtype))
-    found, sums = executor.run(raw, _scan_block, out={"largest": 1})
+    _, sums = executor.run(raw, _scan_block)
     if sums["not_finite"]:
-        place = _first(X, lambda part: ~np.isfinite(part))
+        place = _first(raw, executor, negative=False)
         raise InputError(
             f"X must be finite. Got NaN or infinity in {_entries(sums['not_finite'])}, the first at {place}."
         )
     if sums["negative"]:
-        place = _first(X, lambda part: part < 0)
+        place = _first(raw, executor, negative=True)
         raise InputError(
             f"X must be nonnegative: max(0, WH) cannot represent a negative entry. Got a negative value in "
             f"{_entries(sums['negative'])}, the first at {place}. If it is rounding, "
             f"{'X.maximum(0)' if X.sparse else 'np.maximum(X, 0)'} mends it."
         )
-    largest = float(found["largest"].max())
+    largest = max(sums["largest"])
     if largest == 0 and not zeros_alone:
         raise InputError("X must have a positive entry. Got a matrix of zeros, which W = 0, H = 0 fits exactly.")
     if largest > 0 and X.dtype != dtype and not float(np.finfo(dtype).tiny) <= largest <= float(np.finfo(dtype).max):
@@ -407,14 +444,13 @@ def _entries(count: int) -> str:
 
 
 def _scan_block(x: Block, rows: Rows, out: Rows) -> Sums:
-    not_finite = negative = 0
-    out["largest"][:] = 0
+    largest, not_finite, negative = 0.0, 0, 0
     for at in x.strips:
         for tile in x.across(at):
             found = kernels.scan(tile.X)
-            np.maximum(out["largest"][at], found[0], out=out["largest"][at])
+            largest = max(largest, float(found[0]))
             not_finite, negative = not_finite + found[1], negative + found[2]
-    return {"not_finite": not_finite, "negative": negative}
+    return {"largest": [largest], "not_finite": not_finite, "negative": negative}
 
 
 def _moments_block(x: Block, rows: Rows, out: Rows) -> Sums:
@@ -425,15 +461,20 @@ def _moments_block(x: Block, rows: Rows, out: Rows) -> Sums:
     return dict(zip(("total", "squares", "positives"), totals.tolist(), strict=True))
 
 
-def _first(X: Source, wrong: Callable[[Array], Array]) -> str:
+def _first(raw: Matrix, executor: Executor, negative: bool) -> str:
     """Where the first wrong entry is, and what it is; rows from left to right."""
-    matrix, scratch = Matrix(X, np.dtype(np.float64)), Scratch()
-    for index in range(len(matrix.layout.blocks)):
-        block = matrix.block(index, scratch)
-        for tile in block.tiles():
-            places = np.argwhere(wrong(tile.X))
-            if len(places):
-                i, j = places[0]
-                value = tile.X[i, j] if X.dtype.kind == "f" else int(tile.X[i, j])
-                return f"row {block.rows.start + tile.rows.start + i}, column {j} ({value})"
-    raise RuntimeError("No wrong entry was found a second time: X changed while it was looked at.")
+    wide = Matrix(raw.source, np.dtype(np.float64))
+    places = executor.run(wide, _first_block, negative=negative)[1]["places"]
+    if not places:
+        raise RuntimeError("No wrong entry was found a second time: X changed while it was looked at.")
+    row, column, value = min(places)
+    return f"row {row}, column {column} ({value if wide.source.dtype.kind == 'f' else int(value)})"
+
+
+def _first_block(x: Block, rows: Rows, out: Rows, *, negative: bool) -> Sums:
+    for tile in x.tiles():
+        wrong = np.argwhere(tile.X < 0 if negative else ~np.isfinite(tile.X))
+        if len(wrong):
+            i, j = wrong[0].tolist()
+            return {"places": [(x.rows.start + tile.rows.start + i, j, float(tile.X[i, j]))]}
+    return {"places": []}

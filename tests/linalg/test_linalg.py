@@ -54,7 +54,7 @@ def test_truncated_svd_is_lapacks(open_problem, shape, rank, dtype):
     rank = min(rank, *shape)
     X = np.random.default_rng(0).random(shape).astype(dtype)
     problem = open_problem(X, rank)
-    found = truncated_svd(lambda V: sweep_of_x(problem, V), shape, rank, np.random.default_rng(1))
+    found = truncated_svd(problem, lambda V: sweep_of_x(problem, V), rank, np.random.default_rng(1))
     S = X.astype(float) * problem.matrix.scale
     best = np.linalg.norm(S - lapack(S, rank))
     excess = np.linalg.norm(S - found.W.astype(float) @ found.H) - best
@@ -68,7 +68,7 @@ def test_truncated_svd_of_a_wide_spectrum(open_problem, dtype):
     U, V = sl.qr(random.standard_normal((200, 60)), mode="economic")[0], sl.qr(random.standard_normal((60, 60)))[0]
     A = ((U * 10.0 ** -np.arange(60.0)) @ V).astype(dtype)
     problem = open_problem(np.ones((200, 60), dtype), 15)
-    found = truncated_svd(lambda W: sweep_rows(problem, A, W), A.shape, 15, random)
+    found = truncated_svd(problem, lambda W: sweep_rows(problem, A, W), 15, random)
     stated = 1e-8 if dtype == np.float64 else 1e-4
     assert np.linalg.norm(A - found.W.astype(float) @ found.H) <= stated
     used = np.linalg.norm(found.H, axis=1) > stated
@@ -82,7 +82,7 @@ def test_truncated_svd_of_a_corrected_matrix_that_is_never_formed(open_problem):
     left, right = random.random((120, 1)), random.random((90, 1))
     formed = X * problem.matrix.scale
     formed = formed + 0.7 * (X > 0) - left @ right.T
-    found = truncated_svd(lambda V: sweep_of_x(problem, V, 0.7, left, right), X.shape, 4, random)
+    found = truncated_svd(problem, lambda V: sweep_of_x(problem, V, 0.7, left, right), 4, random)
     np.testing.assert_allclose(found.W @ found.H, lapack(formed, 4), atol=1e-6)
 
 
@@ -91,7 +91,7 @@ def test_truncated_svd_above_the_rank_of_the_data(open_problem, rank_of_data):
     random = np.random.default_rng(0)
     A = random.random((50, rank_of_data)) @ random.random((rank_of_data, 40))
     problem = open_problem(np.ones((50, 40)), 6)
-    found = truncated_svd(lambda V: sweep_rows(problem, A, V), A.shape, 6, random)
+    found = truncated_svd(problem, lambda V: sweep_rows(problem, A, V), 6, random)
     np.testing.assert_allclose(found.W @ found.H, A, atol=1e-12)
     assert found.W.shape == (50, 6)
     assert found.V.shape == (40, 40)
@@ -103,7 +103,7 @@ def test_sweeps_never_lose_accuracy_and_reach_the_optimum(open_problem):
     V = starting_basis(np.random.default_rng(1).standard_normal((6, 150)), A.shape)
     residuals = []
     for _ in range(40):
-        found = factors_of(sweep_rows(problem, A, V), 6)
+        found = factors_of(problem, sweep_rows(problem, A, V), 6)
         residuals.append(np.linalg.norm(A - found.W @ found.H))
         V = found.V
     assert np.all(np.diff(residuals) <= 1e-10)

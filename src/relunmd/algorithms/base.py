@@ -111,7 +111,7 @@ class State:
             elif part.metadata.get("state"):
                 named |= {} if value is None else {f"{part.name}.{key}": x for key, x in value.to_arrays().items()}
             else:
-                named[part.name] = np.asarray(value)
+                named[part.name] = value if getattr(value, "ndim", 0) else np.asarray(value)
         return named
 
     @classmethod
@@ -133,7 +133,7 @@ class State:
             name: tuple(arrays[f"{name}.{number}"] for number in range(count)) for name, count in numbered.items()
         }
         parts |= {
-            name: array.item() if np.ndim(array) == 0 else array
+            name: array.item() if array.ndim == 0 else array
             for name, array in arrays.items()
             if name in wanted and "." not in name
         }
@@ -192,7 +192,7 @@ class State:
 
 
 def _fits(array: Any, shape: str, dtype: np.dtype[Any], sizes: dict[str, int]) -> bool:
-    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != len(shape):
+    if getattr(array, "dtype", None) != dtype or array.ndim != len(shape):
         return False
     for size, letter in zip(array.shape, shape, strict=True):
         if size != sizes.setdefault(letter, size) or (letter == "o" and size not in (0, sizes["n"])):
@@ -227,12 +227,13 @@ def balanced(W: Array, H: Array) -> tuple[Array, Array]:
     """The same WH with ‖W‖ = ‖H‖.
 
     A ridge sees how it is shared between them: equally, or the units of X would matter. Without one it keeps Gram
-    matrices in the range of the float type.
+    matrices in the range of the float type. Equally to seven digits: the others depend on the order in which the
+    squares are added.
     """
     of_W, of_H = (float(np.sum(np.square(factor, dtype=np.float64))) for factor in (W, H))
     if of_W == 0 or of_H == 0:
         return W, H
-    share = W.dtype.type((of_H / of_W) ** 0.25)
+    share = W.dtype.type(np.float32((of_H / of_W) ** 0.25))
     return W * share, H / share
 
 

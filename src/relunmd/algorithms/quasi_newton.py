@@ -321,7 +321,7 @@ def _to_write(state: QuasiNewtonState) -> dict[str, Array | int]:
 
     def take(dtype: np.dtype[Any]) -> Array:
         fitting = [i for i, array in enumerate(spare) if array.dtype == dtype]
-        return spare.pop(fitting[0]) if fitting else np.empty(state.W.shape, dtype)
+        return spare.pop(fitting[0]) if fitting else np.empty_like(state.W, dtype)
 
     full = state.W.dtype
     return {"s": take(_PAIRS), "y": take(_PAIRS), "by_W": take(full), "W": take(full)}

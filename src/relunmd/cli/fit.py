@@ -96,6 +96,12 @@ Exit codes: 0; 2 for what cannot be used; 130 after Ctrl-C; 1 if it failed."""
 )
 @running.threads_option
 @click.option(
+    "--dask",
+    "dask",
+    metavar="ADDRESS|local",
+    help="Compute on a Dask cluster: its scheduler's address, or local for worker processes here, --threads of them.",
+)
+@click.option(
     "--starts",
     type=click.IntRange(min=1),
     default=1,
@@ -136,6 +142,7 @@ def fit(
     seed: int | None,
     dtype: str | None,
     threads: int | None,
+    dask: str | None,
     starts: int,
     ridge: float,
     checkpoint: str | None,
@@ -149,9 +156,10 @@ def fit(
     """Find W and H of rank R with X ≈ max(0, WH), X being the matrix in INPUT.
 
     INPUT is a matrix file of any known kind, a Zarr store or a folder of grey images. A .npy, .h5 or .zarr larger than
-    memory is read a part at a time.
+    memory is read a part at a time. With --dask it is a Zarr store, an HDF5, .npy or Parquet file, or a folder of .npy,
+    .npz or .parquet files with some rows each, which the workers read.
     """
-    from contextlib import nullcontext
+    from contextlib import ExitStack, nullcontext
 
     import relunmd
     from relunmd.archive import kind_of
@@ -169,38 +177,44 @@ def fit(
     start = _start(init, rank)
     if checkpoint is not None and kind_of(Path(checkpoint)) == "checkpoint" and not quiet:
         click.echo(f"Going on from {checkpoint}.", err=True)
-    with running.Presses() as presses:
-        with open_matrix(matrix, array, names) as opened:
+    with running.Presses() as presses, ExitStack() as stack:
+        if dask is None:
+            opened = stack.enter_context(open_matrix(matrix, array, names))
             running.tell_note(opened, matrix, quiet)
-            title = f"{method.name}, rank {rank}"
-            with nullcontext() if quiet else ProgressDisplay(title, limits, running.console()) as display:
+            X = opened.X
+        else:
+            from relunmd.cli.clusters import on_dask
 
-                def after_iteration(step: relunmd.Progress) -> bool:
-                    presses.something_to_save = True
-                    if display is not None:
-                        display(step)
-                    if presses.heard:
-                        raise KeyboardInterrupt
-                    return False
+            X = stack.enter_context(on_dask(dask, matrix, array, names, threads, quiet))
+        title = f"{method.name}, rank {rank}"
+        with nullcontext() if quiet else ProgressDisplay(title, limits, running.console()) as display:
 
-                d = relunmd.decompose(
-                    opened.X,
-                    rank,
-                    method,
-                    start,
-                    target_error=target_error,
-                    tol=tol,
-                    max_iter=max_iter,
-                    max_time=max_time,
-                    random_state=seed,
-                    dtype=dtype,
-                    n_jobs=threads,
-                    n_starts=starts,
-                    callback=after_iteration,
-                    checkpoint=checkpoint,
-                    checkpoint_every=checkpoint_every,
-                )
-                presses.something_to_save = True  # A run that was resumed may have ended without an iteration.
+            def after_iteration(step: relunmd.Progress) -> bool:
+                presses.something_to_save = True
+                if display is not None:
+                    display(step)
+                if presses.heard:
+                    raise KeyboardInterrupt
+                return False
+
+            d = relunmd.decompose(
+                X,
+                rank,
+                method,
+                start,
+                target_error=target_error,
+                tol=tol,
+                max_iter=max_iter,
+                max_time=max_time,
+                random_state=seed,
+                dtype=dtype,
+                n_jobs=threads,
+                n_starts=starts,
+                callback=after_iteration,
+                checkpoint=checkpoint,
+                checkpoint_every=checkpoint_every,
+            )
+            presses.something_to_save = True  # A run that was resumed may have ended without an iteration.
         presses.heard = presses.heard or d.status is relunmd.Status.INTERRUPTED
         output, elsewhere = _saved(d, place, output)
         _tell(d, matrix, output, checkpoint, as_json, quiet)

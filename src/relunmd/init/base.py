@@ -34,7 +34,7 @@ def best_multiple(problem: Problem, W: Array, H: Array) -> tuple[Array, Array]:
     """α·WH with α = ⟨X, max(0, WH)⟩ / ‖max(0, WH)‖², the multiple nearest to X; one pass."""
     _, sums = problem.run(_cross_block, {"W": W}, H=H)
     if sums["cross"] <= 0:  # WH is positive nowhere that X is: no multiple helps, so keep X's size.
-        norm = np.sqrt(np.sum((W.T @ W) * (H @ H.T), dtype=np.float64))
+        norm = np.sqrt(np.sum(problem.gram(W) * (H @ H.T), dtype=np.float64))
         factor = float(np.sqrt(problem.facts.squares) / norm) if norm > 0 else 1.0
     else:
         factor = sums["cross"] / sums["squares"]

@@ -31,16 +31,30 @@ class GivenInit(Init):
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
         # Half of the scale to each factor: neither leaves the range of the float type.
-        root = np.sqrt(problem.matrix.scale)
-        W = (self.W0.astype(np.float64) * root).astype(problem.dtype)
-        H = (self.H0.astype(np.float64) * root).astype(problem.dtype)
-        if not (W.any() and H.any()):  # A start of zeros is no start for 3B, whose W stays in the rows of H.
-            W, H = W[:, :0], H[:0]
-        missing = problem.rank - W.shape[1]
+        root = float(np.sqrt(problem.matrix.scale))
+        given = {"W": problem.executor.placed(problem.matrix, self.W0)}
+        rows, sums = problem.over_rows(_scaled_block, given, {"W": self.W0.shape[1]}, root=root)
+        W, H = rows["W"], np.ascontiguousarray((self.H0.astype(np.float64) * root).astype(problem.dtype))
+        if not (sums["positive"] and H.any()):  # A start of zeros is no start for 3B, whose W stays in the rows of H.
+            W, H = problem.over_rows(_scaled_block, given, {"W": 0}, root=root)[0]["W"], H[:0]
+        missing = problem.rank - len(H)
         if missing == 0:
-            return np.ascontiguousarray(W), np.ascontiguousarray(H)
-        more = truncated_svd(lambda V: _sweep_of_gap(problem, W, H, V), problem.shape, missing, random, tol=1e-6)
-        return np.ascontiguousarray(np.hstack([W, more.W])), np.ascontiguousarray(np.vstack([H, more.H]))
+            return W, H
+        more = truncated_svd(problem, lambda V: _sweep_of_gap(problem, W, H, V), missing, random, tol=1e-6)
+        beside, _ = problem.over_rows(_beside_block, {"W": W, "more": more.W}, {"W": problem.rank})
+        return beside["W"], np.ascontiguousarray(np.vstack([H, more.H]))
+
+
+def _scaled_block(x: Block, rows: Rows, out: Rows, *, root: float) -> Sums:
+    """As many columns as there is room for, times `root`; and how many blocks have something in them."""
+    W = out["W"]
+    W[:] = rows["W"][:, : W.shape[1]].astype(np.float64) * root
+    return {"positive": int(W.any())}
+
+
+def _beside_block(x: Block, rows: Rows, out: Rows) -> Sums:
+    np.concatenate([rows["W"], rows["more"]], axis=1, out=out["W"])
+    return {}
 
 
 def _sweep_of_gap(problem: Problem, W: Array, H: Array, V: Array) -> Sweep:

@@ -61,7 +61,7 @@ class NuclearInit(Init):
         problem.run(_project_block, {"W": W}, {"Theta": Theta}, H=H)
         if self.steps > 0:
             Theta = self._descend(problem, Theta, trial, Y)
-        found = truncated_svd(lambda V: sweep_rows(problem, Theta, V), problem.shape, problem.rank, random, tol=1e-6)
+        found = truncated_svd(problem, lambda V: sweep_rows(problem, Theta, V), problem.rank, random, tol=1e-6)
         return found.W, found.H
 
     def _descend(self, problem: Problem, Theta: Array, trial: Array, Y: Array) -> Array:

@@ -19,7 +19,6 @@ class RandomInit(Init):
     summary: ClassVar[str] = "normal W and H, optimally scaled; one pass, clearly worse than the others"
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
-        m, n = problem.shape
-        W = random.standard_normal((m, problem.rank)).astype(problem.dtype)
-        H = random.standard_normal((problem.rank, n)).astype(problem.dtype)
+        W = problem.executor.normal_rows(problem.matrix, problem.rank, random)
+        H = random.standard_normal((problem.rank, problem.shape[1])).astype(problem.dtype)
         return best_multiple(problem, W, H)

@@ -34,7 +34,7 @@ class TSVDInit(Init):
     summary: ClassVar[str] = "the rank-r TSVD of X"
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
-        found = truncated_svd(lambda V: sweep_of_x(problem, V), problem.shape, problem.rank, random)
+        found = truncated_svd(problem, lambda V: sweep_of_x(problem, V), problem.rank, random)
         return found.W, found.H
 
 
@@ -54,7 +54,7 @@ class MeanCorrectedInit(Init):
         left = rows["total"] / n
         right = sums["total"][:, None] / problem.facts.total * n
         found = truncated_svd(
-            lambda V: sweep_of_x(problem, V, left=left, right=right), problem.shape, problem.rank, random, _ENOUGH
+            problem, lambda V: sweep_of_x(problem, V, left=left, right=right), problem.rank, random, _ENOUGH
         )
         if np.linalg.norm(found.H) <= np.sqrt(np.finfo(problem.dtype).eps * problem.facts.squares):
             log.info("X is the product of its means: init='mean-corrected' takes the start 'tsvd'")
@@ -95,12 +95,11 @@ class ShiftedInit(Init):
             raise InputError(f"c of ShiftedInit must be a positive number. Got {self.c!r}.")
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
-        m, n = problem.shape
         depth = float(self.c) * problem.mean_positive
-        left, right = np.full((m, 1), depth), np.ones((n, 1))
+        right = np.ones((problem.shape[1], 1))
         found = truncated_svd(
-            lambda V: sweep_of_x(problem, V, lift=depth, left=left, right=right),
-            problem.shape,
+            problem,
+            lambda V: sweep_of_x(problem, V, lift=depth, left=depth, right=right),
             problem.rank,
             random,
             _ENOUGH,

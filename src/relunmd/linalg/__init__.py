@@ -1,6 +1,6 @@
 """Small dense factorisations, and truncated SVDs of matrices seen only through passes over rows."""
 
-from relunmd.linalg.canonical import canonical_factors
+from relunmd.linalg.canonical import canonical, canonical_factors
 from relunmd.linalg.small import gram_solve, gram_solve_right, orthonormal, right_inverse
 from relunmd.linalg.tsvd import (
     Factors,
@@ -16,6 +16,7 @@ from relunmd.linalg.tsvd import (
 __all__ = [
     "Factors",
     "Sweep",
+    "canonical",
     "canonical_factors",
     "factors_of",
     "gram_solve",

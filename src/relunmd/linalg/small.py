@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import lapack
 
-__all__ = ["gram_solve", "gram_solve_right", "orthonormal", "right_inverse"]
+__all__ = ["cholesky", "gram_solve", "gram_solve_right", "orthonormal", "right_inverse"]
 
 Array = NDArray[Any]
 
@@ -43,13 +43,25 @@ def _inverse_of_root(gram: Array, ridge: float) -> tuple[Array, Array | None]:
     well; one product with (LLᵀ)⁻¹ does not. LAPACK itself is called: for matrices this small SciPy's wrappers take
     longer than the work.
     """
+    gram = _lifted(gram, ridge)
+    L, failed = lapack.dpotrf(gram, lower=1)
+    inverse, singular = lapack.dtrtri(L, lower=1)
+    return gram, None if failed or singular else inverse
+
+
+def _lifted(gram: Array, ridge: float) -> Array:
+    """gram + (ridge + δ)I in float64."""
     gram = gram.astype(np.float64)
     rank = len(gram)
     floor = rank * np.finfo(np.float64).eps * max(float(np.trace(gram)), np.finfo(np.float64).tiny)
     gram.flat[:: rank + 1] += ridge + floor
-    L, failed = lapack.dpotrf(gram, lower=1)
-    inverse, singular = lapack.dtrtri(L, lower=1)
-    return gram, None if failed or singular else inverse
+    return gram
+
+
+def cholesky(gram: Array) -> tuple[Array, Array]:
+    """L and L⁻¹ with LLᵀ = gram + δI; np.linalg.LinAlgError if gram is not finite."""
+    L = np.linalg.cholesky(_lifted(gram, 0.0))
+    return L, np.asarray(linalg.solve_triangular(L, np.eye(len(L)), lower=True, check_finite=False))
 
 
 def right_inverse(H: Array, ridge: float = 0.0) -> Array:

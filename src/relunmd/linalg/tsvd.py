@@ -97,7 +97,7 @@ def sweep_rows(problem: Problem, A: Array, V: Array) -> Sweep:
     return Sweep(out["Y"], sums["S"], sums["YY"])
 
 
-def factors_of(sweep: Sweep, rank: int) -> Factors:
+def factors_of(problem: Problem, sweep: Sweep, rank: int) -> Factors:
     """The best rank-`rank` approximation of A with its columns in those of Y; no pass.
 
     Y is orthonormalised by its Gram matrix, columns scaled to length one first: they are nearly
@@ -115,11 +115,11 @@ def factors_of(sweep: Sweep, rank: int) -> Factors:
 
     dtype = sweep.Y.dtype
     found = min(rank, len(sigma))
-    W = np.zeros((len(sweep.Y), rank), dtype)
     H = np.zeros((rank, sweep.S.shape[0]), dtype)
-    W[:, :found] = sweep.Y @ (basis @ left[:, :found]).astype(dtype)
+    to_W = np.zeros((p, rank))
+    to_W[:, :found] = basis @ left[:, :found]
     H[:found] = sigma[:found, None] * Vt[:found]
-    return Factors(W, H, _padded(Vt.T, p))
+    return Factors(problem.times(sweep.Y, to_W), H, _padded(Vt.T, p))
 
 
 def _padded(V: Array, p: int) -> Array:
@@ -144,21 +144,22 @@ def polish(problem: Problem, A: Array, first: Sweep, sweeps: int) -> Factors:
     sweep = first
     for _ in range(sweeps - 1):
         sweep = sweep_rows(problem, A, orthonormal(sweep.S))
-    return factors_of(sweep, problem.rank)
+    return factors_of(problem, sweep, problem.rank)
 
 
 def truncated_svd(
+    problem: Problem,
     sweep: Callable[[Array], Sweep],
-    shape: tuple[int, int],
     rank: int,
     random: np.random.Generator,
     tol: float = 1e-9,
 ) -> Factors:
-    """The rank-`rank` TSVD of A from nothing, by a restarted block Krylov method.
+    """The rank-`rank` TSVD of A, of the shape of X, from nothing, by a restarted block Krylov method.
 
     Stops once it misses less than about `tol` of the energy Σσ² of the first `rank` singular
     values. 4 to 20 passes as a rule, memory 6·n·(rank + 8) numbers besides Y.
     """
+    shape = problem.shape
     smallest = min(shape)
     p = min(rank + OVERSAMPLING, smallest)
     exhaustive = _KRYLOV_DEPTH * p >= smallest
@@ -166,7 +167,7 @@ def truncated_svd(
         p = smallest  # A basis of the whole row space: the second sweep is exact.
     V = orthonormal(random.standard_normal((shape[1], p)))
     if exhaustive:
-        return factors_of(sweep(orthonormal(sweep(V).S)), rank)
+        return factors_of(problem, sweep(orthonormal(sweep(V).S)), rank)
 
     before = np.inf
     for _ in range(_KRYLOV_RESTARTS):
@@ -174,7 +175,7 @@ def truncated_svd(
         if missing <= tol or missing > 0.9 * before:  # Exact enough, or at what the float type allows.
             break
         before = missing
-    return factors_of(sweep(V), rank)
+    return factors_of(problem, sweep(V), rank)
 
 
 def _krylov(sweep: Callable[[Array], Sweep], V: Array, rank: int) -> tuple[Array, float]:

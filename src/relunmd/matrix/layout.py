@@ -25,6 +25,8 @@ _TILE_COLUMNS = 2048
 class RowLayout:
     """The cuts of `n_rows` rows of `n_columns` entries, `chunk_rows` of which are stored together.
 
+    Where parts of X lie in different places `starts` has the first row of each, and no block is in two of them.
+
     >>> layout = RowLayout(5000, 1000)
     >>> layout.tile_rows, layout.strip_rows, len(layout.blocks), layout.blocks[-1]
     (128, 512, 10, slice(4608, 5000, None))
@@ -33,6 +35,7 @@ class RowLayout:
     n_rows: int
     n_columns: int
     chunk_rows: int = 1
+    starts: tuple[int, ...] = (0,)
 
     @cached_property
     def tile_rows(self) -> int:
@@ -51,25 +54,33 @@ class RowLayout:
         """Rows of a strip, for algorithms that keep nothing of the size of X.
 
         Up to 2¹⁹ entries, and 256 rows at least, where that leaves 8 blocks: half as high a pass takes 3 to 10 % longer
-        at 50 000 × 784, 2000² and 5000², more in float32. Half of it for very wide X, whose strips are large.
+        at 50 000 × 784, 2000² and 5000², more in float32. No more for very wide X, whose strips are large; and no less,
+        since H is read from memory for each of them: with 128, two processes at 18 846 × 30 295, each with an H of its
+        own, took 1.5 times as long as two threads, which share one and the cache it is in.
         """
         wanted = max(_STRIP_ROWS, _power_of_two(_STRIP_ENTRIES // self.n_columns))
         if self.n_columns > _WIDE:
-            wanted = min(_STRIP_ROWS // 2, _power_of_two(_MOST_ENTRIES // self.n_columns))
+            wanted = min(_STRIP_ROWS, _power_of_two(_MOST_ENTRIES // self.n_columns))
         return max(self.tile_rows, min(wanted, 2 * _power_of_two(self.n_rows // _LEAST_BLOCKS)))
 
     @cached_property
     def blocks(self) -> list[slice]:
-        """The rows of each block: whole strips or whole chunks, at most 64 blocks.
+        """The rows of each block: whole strips or whole chunks, at most 64 blocks where X lies in one place.
 
-        Up to four strips of very wide X: a block's share of the sums is as wide as X, and adding up 56 of them took
-        a third of a sweep's time at 7094 × 41 681.
+        Two strips of very wide X: a block's share of the sums is as wide as X, and adding up 56 of them took a third of
+        a sweep's time at 7094 × 41 681.
         """
-        together = min(4, self.n_rows // (_LEAST_BLOCKS * self.strip_rows)) if self.n_columns > _WIDE else 1
+        together = min(2, self.n_rows // (_LEAST_BLOCKS * self.strip_rows)) if self.n_columns > _WIDE else 1
         least = self.strip_rows * max(1, together)
         unit = -(-least // self.chunk_rows) * self.chunk_rows
         units = -(-self.n_rows // unit)
-        return _cut(self.n_rows, -(-units // _MOST_BLOCKS) * unit)
+        height = -(-units // _MOST_BLOCKS) * unit
+        ends = (*self.starts[1:], self.n_rows)
+        return [
+            slice(start + cut.start, start + cut.stop)
+            for start, end in zip(self.starts, ends, strict=True)
+            for cut in _cut(end - start, height)
+        ]
 
     def tiles(self, block: slice) -> list[slice]:
         """The rows of a block's tiles, counted from the block's first row."""

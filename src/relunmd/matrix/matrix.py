@@ -44,7 +44,7 @@ class Matrix:
 
     @cached_property
     def layout(self) -> RowLayout:
-        return RowLayout(*self.shape, self.source.chunk_rows)
+        return RowLayout(*self.shape, self.source.chunk_rows, self.source.starts)
 
     def block(self, index: int, scratch: Scratch) -> Block:
         return Block(self, self.layout.blocks[index], scratch)

@@ -5,7 +5,7 @@ a file first hands out a part of its rows that is.
 """
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,7 @@ class Source(ABC):
     ----------
     shape, dtype : as the user has it
     chunk_rows : rows that are stored together, where blocks are cut if they can be
+    starts : the first row of each part of X that lies in a place of its own; no block is in two of them
     in_memory : whether looking at it reads no file
     sparse : whether zeros are not stored
     """
@@ -51,8 +52,9 @@ class Source(ABC):
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     chunk_rows: int = 1
+    starts: tuple[int, ...] = (0,)
     in_memory: bool = True
-    sparse: ClassVar[bool] = False
+    sparse: bool = False
 
     @abstractmethod
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple["InMemory", int]:
@@ -61,6 +63,9 @@ class Source(ABC):
     @abstractmethod
     def read(self, rows: slice) -> Any:
         """Rows as the user has them: an array, or a csr_array if it is sparse."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of what was taken elsewhere to look at it."""
 
 
 class InMemory(Source):

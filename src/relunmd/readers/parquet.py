@@ -12,7 +12,7 @@ from relunmd.readers.bounds import Bounds
 from relunmd.readers.collected import Collected
 from relunmd.readers.contents import Entry
 
-__all__ = ["parquet_entries"]
+__all__ = ["parquet_entries", "parquet_groups", "parquet_rows"]
 
 _INDEX = re.compile(r"__index_level_\d+__")
 _BATCH_BYTES = 1 << 25
@@ -20,36 +20,63 @@ _BATCH_BYTES = 1 << 25
 
 def parquet_entries(place: Path, bounds: Bounds) -> list[Entry]:
     """The columns as one matrix, those that name the rows left out."""
-    parquet = need("pyarrow.parquet", f"{place} is a Parquet file; it needs", "parquet")
+    parquet = _parquet(place)
     with parquet.ParquetFile(place) as file:
         fields, left_out = _numeric(place, file.schema_arrow)
         height = int(file.metadata.num_rows)
     if height == 0:
         raise FileError(f"{place} must not be empty. It has no rows.")
-    dtype = np.result_type(*(field.type.to_pandas_dtype() for field in fields))
+    dtype = _dtype(fields)
     shape = height, len(fields)
     bounds.piecemeal(height * len(fields) * dtype.itemsize, f"its table of shape {shape}")
 
     def load() -> Any:
-        rows = Collected()
-        batch_rows = max(1, _BATCH_BYTES // (len(fields) * dtype.itemsize))
-        with parquet.ParquetFile(place) as file:
-            for batch in file.iter_batches(batch_rows, columns=[field.name for field in fields], use_threads=False):
-                block = np.empty((batch.num_rows, len(fields)), dtype)
-                for at, column in enumerate(batch.columns):
-                    if column.null_count:
-                        raise FileError(f"{place} must have no missing values. Column {fields[at].name!r} has some.")
-                    block[:, at] = column.to_numpy(zero_copy_only=False)
-                rows.add(block)
-                bounds.memory(rows.nbytes + 4 * block.nbytes, "the rest of its table")
-        if rows.height != height:
-            raise FileError(f"{place} must have the {height} rows it tells. It has {rows.height}.")
-        return rows.whole()
+        return _loaded(place, bounds, None, height)
 
     several = len(left_out) > 1
     names = ", ".join(map(repr, left_out))
     note = f"the column{'s' * several} {names} of names {'are' if several else 'is'} left out" if left_out else ""
     return [Entry("", shape, str(dtype), load, "columns", note=note, columns=tuple(field.name for field in fields))]
+
+
+def parquet_groups(place: Path) -> list[int]:
+    """How many rows each row group has that has any."""
+    with _parquet(place).ParquetFile(place) as file:
+        return [int(file.metadata.row_group(i).num_rows) for i in range(file.metadata.num_row_groups)]
+
+
+def parquet_rows(place: Path, groups: list[int]) -> Any:
+    """Some row groups as one matrix."""
+    heights = parquet_groups(place)
+    return _loaded(place, Bounds(place, place.stat().st_size), groups, sum(heights[group] for group in groups))
+
+
+def _parquet(place: Path) -> Any:
+    return need("pyarrow.parquet", f"{place} is a Parquet file; it needs", "parquet")
+
+
+def _dtype(fields: list[Any]) -> np.dtype[Any]:
+    return np.result_type(*(field.type.to_pandas_dtype() for field in fields))
+
+
+def _loaded(place: Path, bounds: Bounds, groups: list[int] | None, height: int) -> Any:
+    rows = Collected()
+    with _parquet(place).ParquetFile(place) as file:
+        fields, _ = _numeric(place, file.schema_arrow)
+        dtype = _dtype(fields)
+        batch_rows = max(1, _BATCH_BYTES // (len(fields) * dtype.itemsize))
+        names = [field.name for field in fields]
+        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=names, use_threads=False):
+            block = np.empty((batch.num_rows, len(fields)), dtype)
+            for at, column in enumerate(batch.columns):
+                if column.null_count:
+                    raise FileError(f"{place} must have no missing values. Column {names[at]!r} has some.")
+                block[:, at] = column.to_numpy(zero_copy_only=False)
+            rows.add(block)
+            bounds.memory(rows.nbytes + 4 * block.nbytes, "the rest of its table")
+    if rows.height != height:
+        raise FileError(f"{place} must have the {height} rows it tells. It has {rows.height}.")
+    return rows.whole()
 
 
 def _numeric(place: Path, schema: Any) -> tuple[list[Any], list[str]]:

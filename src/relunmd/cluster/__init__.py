@@ -1,0 +1,12 @@
+"""The same algorithms where the rows are: X on Dask's workers.
+
+A second executor and a source to go with it, and nothing else: rows of X, of W and of all that belongs to them stay on
+the workers, one task a worker makes a pass over its blocks, and only H, coefficients and sums travel. Dask is imported
+when X is found to be its.
+"""
+
+from relunmd.cluster.executor import ClusterExecutor, remove_other_rows
+from relunmd.cluster.opening import is_distributed, open_distributed
+from relunmd.cluster.source import ClusterSource
+
+__all__ = ["ClusterExecutor", "ClusterSource", "is_distributed", "open_distributed", "remove_other_rows"]

@@ -1,0 +1,99 @@
+"""The door for X on Dask: an array in row chunks, or a list of rows to be made."""
+
+import logging
+import math
+from typing import Any
+
+from relunmd.cluster.parts import Computed
+from relunmd.cluster.source import ClusterSource
+from relunmd.errors import InputError
+from relunmd.executor import usable_cores
+from relunmd.matrix import library_of
+from relunmd.optional import need
+
+__all__ = ["current_client", "is_distributed", "open_distributed"]
+
+log = logging.getLogger("relunmd")
+_OURS: list[Any] = []
+"""The cluster that was started because there was none; arrays on it may be in use until the process ends."""
+
+
+def is_distributed(X: object) -> bool:
+    """Whether X is on Dask: its array, or a list of its delayed values or futures. (Dask is not imported for that.)"""
+    if isinstance(X, list | tuple):
+        return len(X) > 0 and all(library_of(part) in ("dask", "distributed") for part in X)
+    return library_of(X) == "dask"
+
+
+def current_client() -> Any:
+    """The active client, or one for a cluster of threads in this process, which is said in the log."""
+    distributed = need("distributed", "X on Dask needs", "dask")
+    try:
+        return distributed.get_client()
+    except ValueError:
+        pass
+    if not _OURS or _OURS[-1].status != "running":
+        threads = usable_cores()
+        client = distributed.Client(
+            processes=False, n_workers=1, threads_per_worker=threads, dashboard_address=":0", set_as_default=True
+        )
+        log.info("There is no active dask.distributed.Client: started one in this process, with %d threads", threads)
+        _OURS.append(client)
+    return _OURS[-1]
+
+
+def open_distributed(X: Any, client: Any = None) -> ClusterSource:
+    """X as a source whose rows are on the workers of a client's cluster, by default those of the active one."""
+    dask = need("dask", "X on Dask needs", "dask")
+    futures_of = need("distributed.client", "X on Dask needs", "dask").futures_of
+    client = current_client() if client is None else client
+    if not isinstance(X, list | tuple):
+        X = _by_rows(X)
+        if futures_of(X):  # Of a graph on top of futures to_delayed() loses these.
+            X = client.persist(X)
+            made = {future.key: future for future in futures_of(X)}
+            parts: list[Any] = [made[key] for (key,) in X.__dask_keys__()]
+        else:
+            parts = list(X.to_delayed()[:, 0])
+        heights = None if any(map(math.isnan, X.chunks[0])) else [float(height) for height in X.chunks[0]]
+    else:
+        parts, heights = _checked_parts(X), None
+    if heights is not None and 0.0 in heights:
+        parts = [part for part, height in zip(parts, heights, strict=True) if height]
+        heights = [height for height in heights if height]
+    loaders: list[Any] = []
+    futures: dict[int, Any] = {}
+    for index, part in enumerate(parts):
+        if library_of(part) == "distributed" or futures_of(part):
+            loaders.append(None)
+            futures[index] = part if library_of(part) == "distributed" else client.compute(part)
+        else:
+            (alone,) = dask.optimize(part)  # Of a graph for all of X what this part needs.
+            loaders.append(Computed(alone))
+    return ClusterSource(client, loaders, futures, heights)
+
+
+def _checked_parts(X: Any) -> list[Any]:
+    for part in X:
+        if type(part).__name__ not in ("Delayed", "DelayedLeaf", "DelayedAttr", "Future"):
+            raise InputError(
+                f"A list of parts of X must have dask.delayed values, each some rows. Got {type(part).__name__}."
+            )
+    return list(X)
+
+
+def _by_rows(X: Any) -> Any:
+    """A Dask array in chunks of whole rows."""
+    if not hasattr(X, "to_delayed") or not hasattr(X, "chunks"):
+        raise InputError(
+            f"X on Dask must be a dask.array or a list of dask.delayed rows. Got {type(X).__name__}; of a frame, "
+            "to_dask_array() makes one."
+        )
+    if X.ndim != 2:
+        raise InputError(f"X must be two-dimensional. Got {X.ndim} dimension(s), shape {X.shape}.")
+    if 0 in X.shape:
+        raise InputError(f"X must not be empty. Got shape {X.shape}.")
+    if len(X.chunks[1]) > 1:
+        log.info("X has %d chunks of columns: it is cut into rows alone", len(X.chunks[1]))
+        X = X.rechunk({1: -1})
+    return X

@@ -1,0 +1,248 @@
+"""Workers that are killed, that join, that come back; checkpoints of runs on a cluster. Nothing hangs."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from dask import array as da
+
+import relunmd
+from relunmd import Status
+from relunmd.cluster import asking, executor
+from relunmd.errors import ClusterError, FileError, InputError
+from relunmd.matrix import RowLayout
+from tests.conftest import synthetic
+
+pytestmark = pytest.mark.xdist_group("cluster")
+
+X = np.maximum(0, synthetic(3000, 200, 6, seed=1) - 1.5)
+HEIGHT = RowLayout(*X.shape).blocks[0].stop
+RUN = {"rank": 6, "tol": 0, "max_iter": 40, "random_state": 0}
+NAMES = ["qn", "3b-factored"]
+
+
+def chunked():
+    return da.from_array(X, chunks=(HEIGHT, -1))
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    return {name: relunmd.decompose(X, algorithm=name, **RUN) for name in NAMES}
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    """Rows are kept all the time, and nobody waits for long."""
+    monkeypatch.setattr(executor, "KEEP_EVERY", 0.0)
+    monkeypatch.setattr(executor, "_KEEP_SHARE", 0.0)
+    monkeypatch.setattr(executor, "_LOOK_AROUND", 0.1)
+    monkeypatch.setattr(asking, "PATIENCE", 20.0)
+
+
+def pids(client):
+    return sorted(client.run(os.getpid).values())
+
+
+def kill(process):
+    os.kill(process, signal.SIGKILL)
+
+
+def same(there, here):
+    assert there.error == pytest.approx(here.error, abs=1e-6)
+    assert there.history.error.tolist() == here.history.error.tolist()  # In truth the same bits.
+    assert there.status is Status.MAX_ITER
+
+
+@pytest.mark.parametrize(("name", "when"), [("qn", 20), ("3b-factored", 0)])
+def test_one_of_two_workers_is_killed_between_passes(own_cluster, undisturbed, heard, name, when):
+    client, killed = own_cluster(), []
+
+    def note(step):
+        if step.iteration == when and not killed:
+            killed.append(pids(client)[0])
+            kill(killed[0])
+
+    with client.as_current():
+        d = relunmd.decompose(chunked(), algorithm=name, callback=note, **RUN)
+        same(d, undisturbed[name])
+        assert killed
+        assert any("Lost 1 of 2 workers" in line for line in heard)
+        np.testing.assert_allclose(d.W.compute(), undisturbed[name].W, atol=1e-6)
+
+
+def test_one_is_killed_in_the_middle_of_a_pass(own_cluster, undisturbed):
+    client = own_cluster()
+    victim = pids(client)[1]
+
+    def note(step):
+        if step.iteration == 10:
+            threading.Timer(0.004, kill, [victim]).start()
+
+    with client.as_current():
+        same(relunmd.decompose(chunked(), algorithm="qn", callback=note, **RUN), undisturbed["qn"])
+
+
+def test_one_is_killed_while_x_is_looked_at_and_a_start_is_made(own_cluster, undisturbed, monkeypatch):
+    client = own_cluster()
+    with client.as_current():
+        threading.Timer(0.3, kill, [pids(client)[0]]).start()
+        same(relunmd.decompose(chunked(), algorithm="qn", **RUN), undisturbed["qn"])
+
+
+def test_what_was_kept_is_lost_too_and_rows_are_made_anew(own_cluster, undisturbed, heard, monkeypatch):
+    """Kept once only, and both that had a copy are gone one after the other, with nannies that bring others."""
+    client, done = own_cluster(), []
+
+    def note(step):
+        if step.iteration == 15 and not done:
+            done.append(1)
+            for process in pids(client):
+                kill(process)
+
+    with client.as_current():
+        d = relunmd.decompose(chunked(), algorithm="qn", callback=note, **RUN)
+    assert any("Making the rows of W anew" in line for line in heard)
+    assert d.n_iter == 40
+    assert d.error < 1.05 * undisturbed["qn"].error  # Of the same kind: it went another way from there.
+
+
+def test_a_worker_that_joins_is_used(own_cluster, undisturbed):
+    client, workers = own_cluster(n_workers=1), []
+
+    def note(step):
+        workers.append(step.workers)
+        if step.iteration == 3:
+            client.cluster.scale(2)
+            client.wait_for_workers(2, timeout=20)
+        time.sleep(0.02)
+
+    with client.as_current():
+        same(relunmd.decompose(chunked(), algorithm="qn", callback=note, **RUN), undisturbed["qn"])
+    assert workers[0] == 1
+    assert workers[-1] == 2
+
+
+def gone(client):
+    """End all workers for good."""
+    for process in pids(client):
+        kill(process)
+
+
+def test_both_are_killed_for_good_and_the_run_goes_on_from_its_checkpoint(
+    own_cluster, undisturbed, tmp_path, monkeypatch
+):
+    name = "qn"
+    monkeypatch.setattr(asking, "PATIENCE", 1.0)
+    client = own_cluster()
+    settings = RUN | {"algorithm": name, "checkpoint": tmp_path / "run.npz", "checkpoint_every": 0}
+    ended = []
+
+    def note(step):
+        if step.iteration == 17:
+            client.cluster.scale(0)  # Its nannies bring none back.
+            ended.append(time.perf_counter())
+
+    with client.as_current():
+        with pytest.raises(ClusterError, match=r"no worker for 1 s.*the run goes on from it"):
+            relunmd.decompose(chunked(), callback=note, **settings)
+        assert time.perf_counter() - ended[0] < 30
+        client.cluster.scale(2)
+        client.wait_for_workers(2, timeout=30)
+        d = relunmd.decompose(chunked(), **settings)
+        assert d.error == pytest.approx(undisturbed[name].error, abs=1e-6)
+        assert d.history.error.tolist() == undisturbed[name].history.error.tolist()
+        folders = list((tmp_path / "run.npz.rows").iterdir())
+        assert len(folders) == 1
+        assert len(list(folders[0].iterdir())) == chunked().numblocks[0]  # One file a part.
+
+
+def test_both_are_killed_and_others_come(own_cluster, undisturbed, tmp_path):
+    """With a checkpoint nothing is lost but the passes since."""
+    client, done = own_cluster(), []
+
+    def note(step):
+        if step.iteration == 17 and not done:
+            done.append(1)
+            gone(client)
+
+    with client.as_current():
+        d = relunmd.decompose(
+            chunked(),
+            algorithm="3b-factored",
+            checkpoint=tmp_path / "run.npz",
+            checkpoint_every=0,
+            callback=note,
+            **RUN,
+        )
+    same(d, undisturbed["3b-factored"])
+
+
+class TestCheckpoints:
+    @pytest.mark.parametrize("name", NAMES)
+    def test_a_limit_and_a_larger_one(self, client, undisturbed, tmp_path, name):
+        place = tmp_path / "run.npz"
+        first = relunmd.decompose(chunked(), algorithm=name, checkpoint=place, **RUN | {"max_iter": 13})
+        assert first.n_iter == 13
+        d = relunmd.decompose(chunked(), algorithm=name, checkpoint=place, **RUN)
+        same(d, undisturbed[name])
+        again = relunmd.decompose(chunked(), algorithm=name, checkpoint=place, **RUN)
+        assert again.n_iter == 40
+        np.testing.assert_allclose(again.W.compute(), d.W.compute())
+
+    def test_ctrl_c_keeps_the_best_and_the_checkpoint(self, client, undisturbed, tmp_path):
+        settings = RUN | {"algorithm": "qn", "checkpoint": tmp_path / "run.npz"}
+
+        def note(step):
+            if step.iteration == 9:
+                signal.raise_signal(signal.SIGINT)
+
+        stopped = relunmd.decompose(chunked(), callback=note, **settings)
+        assert stopped.status is Status.INTERRUPTED
+        assert stopped.W.compute().shape == (3000, 6)
+        same(relunmd.decompose(chunked(), **settings), undisturbed["qn"])
+
+    def test_ctrl_c_in_a_pass(self, client):
+        def note(step):
+            if step.iteration == 5:
+                threading.Timer(0.003, os.kill, [os.getpid(), signal.SIGINT]).start()
+
+        d = relunmd.decompose(chunked(), callback=note, **RUN | {"max_iter": 2000})
+        assert d.status is Status.INTERRUPTED
+        assert 5 <= d.n_iter < 2000
+
+    def test_of_another_kind_or_other_chunks_is_refused(self, client, tmp_path):
+        place, local = tmp_path / "run.npz", tmp_path / "local.npz"
+        settings = RUN | {"max_iter": 2}
+        relunmd.decompose(chunked(), checkpoint=place, **settings)
+        relunmd.decompose(X, checkpoint=local, **settings)
+        with pytest.raises(InputError, match="run on a cluster"):
+            relunmd.decompose(X, checkpoint=place, **settings)
+        with pytest.raises(InputError, match="run on one machine"):
+            relunmd.decompose(chunked(), checkpoint=local, **settings)
+        with pytest.raises(InputError, match="same chunks"):
+            relunmd.decompose(chunked().rechunk((1000, -1)), checkpoint=place, **settings)
+
+    @pytest.mark.parametrize("harm", ["missing", "cut", "exchanged"])
+    def test_damage_to_its_rows_is_told(self, client, tmp_path, harm):
+        place = tmp_path / "run.npz"
+        relunmd.decompose(chunked(), checkpoint=place, **RUN | {"max_iter": 2})
+        first, second, *_ = sorted((tmp_path / "run.npz.rows").rglob("*.npz"))
+        if harm == "missing":
+            first.unlink()
+        elif harm == "cut":
+            first.write_bytes(first.read_bytes()[:500])
+        else:
+            first.write_bytes(second.read_bytes())
+        with pytest.raises(FileError, match=r"part-000000|no rows at"):
+            relunmd.decompose(chunked(), checkpoint=place, **RUN)
+
+    def test_where_it_cannot_be_written_the_run_goes_on(self, client, tmp_path, heard, undisturbed):
+        place = tmp_path / "run.npz"
+        (tmp_path / "run.npz.rows").write_text("in the way")
+        d = relunmd.decompose(chunked(), algorithm="qn", checkpoint=place, **RUN)
+        same(d, undisturbed["qn"])
+        assert any("could not be written" in line for line in heard)
+        assert not place.exists()
