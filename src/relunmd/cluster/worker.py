@@ -141,16 +141,15 @@ class _Store:
         self._layout: Layout | None = None
         self._matrices: dict[tuple[np.dtype[Any], float], Matrix] = {}
         self._blocks: dict[int, list[int]] = {}
-        self._count = 0
+        self._cuts: list[slice] = []
 
     def describe(self, layout: Layout) -> None:
         """Learn where X is cut."""
-        cuts = layout.rows().blocks
+        self._cuts = layout.rows().blocks
         self._layout = layout
         self._matrices = {}
-        self._count = len(cuts)
         self._blocks = {}
-        for block, cut in enumerate(cuts):
+        for block, cut in enumerate(self._cuts):
             part = bisect.bisect_right(layout.starts, cut.start) - 1
             self._blocks.setdefault(part, []).append(block)
 
@@ -189,28 +188,44 @@ class _Store:
         # its blocks one after the other.
         jobs = [[block] for part in order.parts if part in self.held for block in self._blocks[part]]
         jobs += [self._blocks[part] for part in order.parts if part not in self.held]
-        tree = Tree(self._count, self.team.sums.give_back)
+        tree = Tree(len(self._cuts), self.team.sums.give_back)
+        self._make_room(order)
 
         def one(job: int, scratch: Scratch) -> None:
             for index in jobs[job]:
                 block = matrix.block(index, scratch)
                 given = {name: self.rows_of(number, index) for name, number in order.rows.items()}
-                height = block.rows.stop - block.rows.start
-                made = {name: self._writable(wanted, index, height) for name, wanted in order.out.items()}
+                made = {name: self.rows_of(number, index) for name, (number, _, _) in order.out.items()}
                 tree.add(order.function(block, given, made, **shared), index)
 
         self.team.spread(one, len(jobs), lambda: False)
         self.team.sums.end_of_pass()
         return Partial(tree.nodes, time.perf_counter() - begin, len(order.parts))
 
-    def _writable(self, wanted: tuple[int, int, np.dtype[Any]], block: int, height: int) -> Array:
-        """Some rows of an array to be written: what is there, or new memory if that is kept."""
-        number, columns, dtype = wanted
-        rows = self.arrays.setdefault(number, {})
-        found = rows.get(block)
-        if found is None or any(kept.get(number, {}).get(block) is found for kept in self.kept.values()):
-            found = rows[block] = np.empty((height, columns), dtype)
-        return found
+    def _make_room(self, order: Order) -> None:
+        """Memory for what a pass writes: what is there, or new if that is kept.
+
+        One array for all blocks, of which each has its rows: in arrays of their own they would be too small for the
+        large pages that NumPy asks the system for.
+        """
+        blocks = self.blocks(order.parts)
+        for number, columns, dtype in order.out.values():
+            known = self.arrays.get(number, {})
+            if all(block in known and not self._is_kept(number, block, known[block]) for block in blocks):
+                continue
+            whole = np.empty((sum(self.height(block) for block in blocks), columns), dtype)
+            self.arrays[number], at = {}, 0
+            for block in blocks:
+                self.arrays[number][block] = whole[at : at + self.height(block)]
+                at += self.height(block)
+
+    def _is_kept(self, number: int, block: int, rows: Array) -> bool:
+        return any(kept.get(number, {}).get(block) is rows for kept in self.kept.values())
+
+    def height(self, block: int) -> int:
+        """Rows of a block."""
+        cut = self._cuts[block]
+        return int(cut.stop - cut.start)
 
     def _forget(self, order: Order) -> None:
         for number in order.drop:
@@ -333,11 +348,9 @@ def put(name: str, number: int, part: int, rows: Any) -> None:
     with store.lock:
         at = 0
         array = store.arrays.setdefault(number, {})
-        cuts = store._layout.rows().blocks if store._layout else []
         for block in store.blocks([part]):
-            height = cuts[block].stop - cuts[block].start
-            array[block] = np.array(rows[at : at + height], order="C")
-            at += height
+            array[block] = np.array(rows[at : at + store.height(block)], order="C")
+            at += store.height(block)
 
 
 @_answers
@@ -460,7 +473,6 @@ def read_files(
     """Read what `write_files` wrote: for each number then, the number, columns and dtype of the array now."""
     store = _store(name)
     with store.lock:
-        cuts = store._layout.rows().blocks if store._layout else []
         for part in parts:
             place = _file_of(folder, part)
             about, arrays = read_archive(place, _ROWS, _VERSION)
@@ -469,11 +481,7 @@ def read_files(
             for old, (number, columns, dtype) in wanted.items():
                 for block in store.blocks([part]):
                     rows = arrays.get(f"{old}.{block}")
-                    if (
-                        rows is None
-                        or rows.shape != (cuts[block].stop - cuts[block].start, columns)
-                        or rows.dtype != dtype
-                    ):
+                    if rows is None or rows.shape != (store.height(block), columns) or rows.dtype != dtype:
                         raise FileError(f"{place} must have the rows of block {block}. It has not, or of another size.")
                     store.arrays.setdefault(number, {})[block] = np.ascontiguousarray(rows)
 
