@@ -71,7 +71,9 @@ def decompose(
         Nonnegative and finite, of any real dtype: an array or anything that becomes one (a list, a Pandas or
         Polars frame), a memory map, a SciPy sparse matrix of any format, an HDF5 dataset or Zarr array, or a
         group of these with CSR's members data, indices and indptr and an attribute shape. Never changed, never
-        converted or made dense as a whole.
+        converted or made dense as a whole. Or on Dask: an array in chunks of rows, NumPy's or SciPy's sparse ones, or
+        a list of delayed values or futures that are some rows each. Then the work is done where the rows are, on the
+        active client's cluster (see docs/scale.md).
     rank : int from 1 to min(m, n)
     algorithm : name or settings object
         A name of `relunmd.algorithms()`, "auto", or for example ``relunmd.ANMD(beta0=0.9)``.
@@ -87,7 +89,7 @@ def decompose(
         The same integer gives the same bits, whatever `n_jobs` is.
     dtype : float32 or float64
         What to compute in; by default the dtype of X, and float64 for integers and booleans.
-    n_jobs : number of threads; None or −1 for all cores
+    n_jobs : number of threads; None or −1 for all cores. A cluster's workers use the threads they have.
     n_starts : how many starts to race
         The first is `init`, the others are random. Each runs for 100 iterations, the better half for 200 more, and so
         on until one is left. For small, hard problems: it takes that many times the memory of one run.
@@ -106,7 +108,8 @@ def decompose(
     -------
     Decomposition
         The best factors seen, also when a limit, a callback or Ctrl-C ended the run; `status`
-        says which. (Ctrl-C before the start is made is raised: there is nothing to return yet.)
+        says which. (Ctrl-C before the start is made is raised: there is nothing to return yet.) Where X is on Dask, W
+        is a Dask array in the same chunks, which stays on the workers.
 
     Notes
     -----

@@ -75,7 +75,7 @@ def fit_rows(
 
     Parameters
     ----------
-    X : matrix of shape (m, n), as for `decompose`; it may be all zero
+    X : matrix of shape (m, n), as for `decompose`; it may be all zero. (On Dask W and row_errors are Dask arrays.)
     H : array of shape (r, n)
     penalty : adds penalty·‖w‖² to the squared error of a row
     max_iter : most Newton steps of a row from a start, on the latent residual and on the error; some ten are enough

@@ -109,6 +109,15 @@ def test_what_was_kept_is_lost_too_and_rows_are_made_anew(own_cluster, undisturb
     assert d.error < 1.05 * undisturbed["qn"].error  # Of the same kind: it went another way from there.
 
 
+def test_workers_that_are_lost_again_and_again_are_given_up(client, monkeypatch):
+    def lost(self, order, shared):
+        raise asking.WorkersGoneError("a worker is gone")
+
+    monkeypatch.setattr(executor.ClusterExecutor, "_looked", lost)
+    with pytest.raises(ClusterError, match="lost 11 times in 0 passes"):
+        relunmd.decompose(chunked(), **RUN)
+
+
 def test_a_worker_that_joins_is_used(own_cluster, undisturbed):
     client, workers = own_cluster(n_workers=1), []
 

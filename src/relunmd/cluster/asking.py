@@ -33,19 +33,19 @@ class Cluster:
         self._name = name
         self._number = 0
         self._distributed = need("distributed", "X on Dask needs", "dask")
-        self.direct = self._reachable()
+        self.direct = False
         """Whether results come straight from the workers, and not through the scheduler."""
         self.pressed: Callable[[], bool] = lambda: False
         """Whether to give up waiting, with KeyboardInterrupt."""
 
-    def _reachable(self) -> bool:
+    def find_way(self) -> None:
+        """Find out whether the workers, of which there is one at least, can be reached from here."""
         try:
             future = self.submit(len, "reached")
             self.client.sync(self.client._gather, [future], direct=True, callback_timeout=_REACH)
+            self.direct = True
         except Exception as reason:  # Whatever it is, there is another way.
             log.info("The workers cannot be reached from here (%r): all goes through the scheduler", reason)
-            return False
-        return True
 
     def workers(self) -> dict[str, int]:
         """The workers that are there, with their numbers of threads."""

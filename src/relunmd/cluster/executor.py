@@ -47,6 +47,8 @@ _LOOK_AROUND = 2.0
 KEEP_EVERY = 10.0
 """Seconds between two times that rows are kept, at least; and thirty times as long as that takes."""
 _KEEP_SHARE = 30.0
+_MOST_LOSSES, _PASSES_A_LOSS = 10, 20
+"""How often workers may be lost: a run that is too large for their memory loses them again and again."""
 
 
 class ClusterExecutor(Executor):
@@ -65,6 +67,7 @@ class ClusterExecutor(Executor):
         self._keep_at = time.perf_counter() + KEEP_EVERY
         self._looked_at = time.perf_counter()
         self._over = False
+        self._losses = 0
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -227,6 +230,12 @@ class ClusterExecutor(Executor):
 
     def _replace_workers(self, reason: Exception) -> None:
         """Have those that are left, or that come, take over the parts of those that are gone."""
+        self._losses += 1
+        if self._losses > _MOST_LOSSES + self.passes // _PASSES_A_LOSS:
+            raise ClusterError(
+                f"Workers were lost {self._losses} times in {self.passes} passes, the last time: {reason}. Is their "
+                "memory too small? docs/scale.md has what they need. With a checkpoint the run goes on from it."
+            )
         present = self._cluster.wait_for_workers(asking.PATIENCE)
         gone = set(self.source.workers) - set(present)
         log.warning(

@@ -47,6 +47,7 @@ class ClusterSource(Source):
         self.futures = futures
         self.weights = [1.0] * len(loaders) if heights is None else list(heights)
         self.owners = place(self.weights, self.cluster.wait_for_workers(asking.PATIENCE))
+        self.cluster.find_way()
         self._warm: list[np.dtype[Any]] = []
         try:
             facts = self._open(range(len(loaders)))
