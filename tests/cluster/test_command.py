@@ -22,7 +22,7 @@ from relunmd.errors import FileError, InputError
 from relunmd.memory import human_bytes
 from relunmd.progress import ProgressDisplay
 from relunmd.solve import Limits, Progress
-from tests.cli.terminal import on_a_terminal, run
+from tests.cli.terminal import on_a_terminal
 from tests.conftest import synthetic
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -143,14 +143,6 @@ class TestTheCommand:
         assert done.exit_code == 2
         assert "--dask must be local, or the address of a scheduler" in done.stderr
         assert "Traceback" not in done.stderr
-
-    def test_with_workers_of_its_own(self, tmp_path, whole):
-        npy_folder(tmp_path / "blocks")
-        line = "fit blocks -r 4 --algorithm 3b-factored --tol 0 --max-iter 6 --seed 0 -o m.npz --dask local"
-        out, err = run(*line.split(), "--checkpoint", "run.npz", cwd=tmp_path)
-        assert out.startswith(f"error {whole.error:.6g} after 6 iterations")
-        assert "Traceback" not in err
-        assert relunmd.Decomposition.load(tmp_path / "m.npz").W.shape == (2000, 4)
 
     def test_ctrl_c_on_a_terminal_saves_the_best_so_far(self, tmp_path):
         """There all processes of the group hear it, the workers too."""

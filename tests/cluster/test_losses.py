@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("cluster")
 
 X = np.maximum(0, synthetic(3000, 200, 6, seed=1) - 1.5)
 HEIGHT = RowLayout(*X.shape).blocks[0].stop
-RUN = {"rank": 6, "tol": 0, "max_iter": 40, "random_state": 0}
+RUN = {"rank": 6, "tol": 0, "max_iter": 26, "random_state": 0}
 NAMES = ["qn", "3b-factored"]
 
 
@@ -56,7 +56,7 @@ def same(there, here):
     assert there.status is Status.MAX_ITER
 
 
-@pytest.mark.parametrize(("name", "when"), [("qn", 20), ("3b-factored", 0)])
+@pytest.mark.parametrize(("name", "when"), [("qn", 20)])
 def test_one_of_two_workers_is_killed_between_passes(own_cluster, undisturbed, heard, name, when):
     client, killed = own_cluster(), []
 
@@ -105,7 +105,7 @@ def test_what_was_kept_is_lost_too_and_rows_are_made_anew(own_cluster, undisturb
     with client.as_current():
         d = relunmd.decompose(chunked(), algorithm="qn", callback=note, **RUN)
     assert any("Making the rows of W anew" in line for line in heard)
-    assert d.n_iter == 40
+    assert d.n_iter == 26
     assert d.error < 1.05 * undisturbed["qn"].error  # Of the same kind: it went another way from there.
 
 
@@ -198,7 +198,7 @@ class TestCheckpoints:
         d = relunmd.decompose(chunked(), algorithm=name, checkpoint=place, **RUN)
         same(d, undisturbed[name])
         again = relunmd.decompose(chunked(), algorithm=name, checkpoint=place, **RUN)
-        assert again.n_iter == 40
+        assert again.n_iter == 26
         np.testing.assert_allclose(again.W.compute(), d.W.compute())
 
     def test_ctrl_c_keeps_the_best_and_the_checkpoint(self, client, undisturbed, tmp_path):
