@@ -145,3 +145,14 @@ def test_who_may_read_what_was_there_may_read_the_new_one(tmp_path):
     place.chmod(0o640)
     write_matrix(place, parts(matrix(), False))
     assert place.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).max == np.finfo(np.float64).max, reason="Long doubles are doubles here.")
+@pytest.mark.parametrize("is_sparse", [False, True])
+@pytest.mark.parametrize("suffix", [".npz", ".h5", ".zarr"])
+def test_long_doubles_beyond_float64(tmp_path, suffix, is_sparse):
+    X = matrix().astype(np.longdouble)
+    X[3, 3] = np.longdouble("1e4000")
+    with pytest.raises(InputError, match=r"must fit into float64 to be written. Got .* with entries beyond 1.8e\+308"):
+        write_matrix(tmp_path / f"X{suffix}", parts(X, is_sparse))
+    assert list(tmp_path.iterdir()) == []

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from relunmd.errors import FileError, InputError
+from relunmd.errors import FileError, InputError, RelunmdError
 
-__all__ = ["check_path", "remove_partials", "write_beside", "write_folder_beside", "writing"]
+__all__ = ["check_path", "printable", "remove_partials", "write_beside", "write_folder_beside", "writing"]
 
 _PARTIAL = ".partial"
 
@@ -33,22 +33,36 @@ def check_path(name: str, path: Any) -> Path:
     return place
 
 
+def printable(text: object) -> str:
+    r"""A text, such as the name of a file, without characters that a terminal obeys.
+
+    >>> printable("\x1b[2J.npy")
+    '\\x1b[2J.npy'
+    """
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(text))
+
+
 @contextmanager
 def writing(place: Path) -> Iterator[None]:
     """What the file system refuses, as a sentence that names the file."""
     try:
         yield
+    except RelunmdError:
+        raise
     except OSError as reason:
         why = reason.strerror or reason
-        raise FileError(f"{place} could not be written: {why}. What was there is as it was.") from reason
+        raise FileError(f"{printable(place)} could not be written: {why}. What was there is as it was.") from reason
 
 
 def write_beside(place: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file under another name and rename it once it is complete and on the disk.
 
     A failure leaves what was at `place` as it was, and nothing beside it; a kill may leave a file that
-    `remove_partials` finds. Who may read what was there may read the new file.
+    `remove_partials` finds. Who may read what was there may read the new file. Raises FileError if there is something
+    else than a regular file.
     """
+    if place.exists() and not place.is_file():
+        raise FileError(f"{printable(place)} could not be written: it exists and is {_kind(place)}; name a file.")
     beside = place.with_name(f"{_beginning(place)}{secrets.token_hex(6)}{_PARTIAL}")
     try:
         with beside.open("x+b") as out:
@@ -68,8 +82,11 @@ def write_beside(place: Path, write: Callable[[IO[bytes]], object]) -> None:
 def write_folder_beside(place: Path, write: Callable[[Path], object]) -> None:
     """The same for a folder: what was at `place` is put aside and removed once the new one is there.
 
-    Between two renames there is neither; a kill just then leaves the old one beside, under a hidden name.
+    Between two renames there is neither; a kill just then leaves the old one beside, under a hidden name. Raises
+    FileError if there is something else than a folder.
     """
+    if place.exists() and not place.is_dir():
+        raise FileError(f"{printable(place)} could not be written: it exists and is {_kind(place)}; name a folder.")
     beside = place.with_name(f"{_beginning(place)}{secrets.token_hex(6)}{_PARTIAL}")
     aside = beside.with_suffix(".old")
     try:
@@ -86,8 +103,6 @@ def write_folder_beside(place: Path, write: Callable[[Path], object]) -> None:
         raise
     if aside.is_dir():
         shutil.rmtree(aside)
-    else:
-        aside.unlink(missing_ok=True)
 
 
 def remove_partials(place: Path) -> None:
@@ -97,6 +112,12 @@ def remove_partials(place: Path) -> None:
     """
     for found in place.parent.glob(f"{_beginning(place)}*{_PARTIAL}"):
         found.unlink(missing_ok=True)
+
+
+def _kind(place: Path) -> str:
+    if place.is_dir():
+        return "a folder"
+    return "a file" if place.is_file() else "a device, a pipe or a socket"
 
 
 def _beginning(place: Path) -> str:

@@ -54,9 +54,12 @@ class Parts:
         return cls((A.shape[0], A.shape[1]), A.dtype, False, iter([A]))
 
     def usual(self) -> "Parts":
-        """The same in numbers that every format knows: half precision as float32, long doubles as float64."""
+        """The same in numbers that every format knows: half precision as float32, long doubles as float64.
+
+        Raises InputError, when the part comes, for numbers that float64 cannot hold.
+        """
         dtype = _usual(self.dtype)
-        return Parts(self.shape, dtype, self.sparse, (part.astype(dtype, copy=False) for part in self.parts))
+        return Parts(self.shape, dtype, self.sparse, (_narrowed(part, dtype) for part in self.parts))
 
     def without_zeros(self) -> "Parts":
         """The same as a sparse matrix."""
@@ -125,6 +128,17 @@ def _usual(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         return np.dtype(np.float32 if dtype.itemsize == 2 else np.float64)
     return dtype.newbyteorder("=")
+
+
+def _narrowed(part: Any, dtype: np.dtype[Any]) -> Any:
+    try:
+        with np.errstate(over="raise"):
+            return part.astype(dtype, copy=False)
+    except FloatingPointError as reason:
+        raise InputError(
+            f"The matrix must fit into {dtype} to be written. Got {part.dtype} with entries beyond "
+            f"{np.finfo(dtype).max:.3g}; scale it down first."
+        ) from reason
 
 
 def _npy(out: IO[bytes], place: Path, matrix: Parts) -> None:

@@ -1,5 +1,7 @@
 """Every kernel against NumPy, on tiles of all shapes, with zeros, ties and both float types."""
 
+import struct
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -34,6 +36,23 @@ def squares(A):
     return np.sum(np.asarray(A, np.float64) ** 2)
 
 
+def splitmix(z):
+    """SplitMix64's finalizer in Python's integers."""
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return z ^ (z >> 31)
+
+
+def checksum(X, row, column, n_columns):
+    """The sum of a hash of place and value over the nonzero entries, as `scan` documents it."""
+    total = 0
+    for (i, j), value in np.ndenumerate(X.astype(np.float64)):
+        if value != 0:
+            key = splitmix((((row + i) * n_columns + column + j) * 0x9E3779B97F4A7C15 + 1) % 2**64)
+            total += splitmix(key ^ int.from_bytes(struct.pack("<d", value), "little"))
+    return total % 2**64
+
+
 @given(tiles(1))
 def test_errors_and_products(given_tiles):
     X, (T,), scale = given_tiles
@@ -41,7 +60,7 @@ def test_errors_and_products(given_tiles):
     close(kernels.squared_error(T, X, scale), squares(S - relu), X.dtype)
     close(kernels.cross_products(T, X, scale), (np.sum(S * relu, dtype=float), squares(relu)), X.dtype)
     close(kernels.entry_moments(X, scale), (S.sum(dtype=float), squares(S), np.sum(S > 0)), X.dtype)
-    assert kernels.scan(X) == (X.max(), 0, 0)
+    assert kernels.scan(X, 2, 3, 1000) == (X.max(), 0, 0, checksum(X, 2, 3, 1000))
     Z = np.empty_like(T)
     close(kernels.project(T, X, scale, Z), squares(S - relu), X.dtype)
     close(Z, projection(S, T), X.dtype)
@@ -111,7 +130,7 @@ def test_expectation_in_the_tails(gamma):
 def test_scan_counts_what_is_wrong(dtype):
     X = np.array([[1, np.nan, -2], [np.inf, -np.inf, 5], [-0.0, -1, 0]], dtype)
     X.flags.writeable = False
-    assert kernels.scan(X) == (5.0, 3, 2)
+    assert kernels.scan(X, 0, 0, 3)[:3] == (5.0, 3, 2)
 
 
 def test_not_a_number_is_seen_in_the_error():

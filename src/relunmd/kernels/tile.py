@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.kernels._compile import SAMPLED, kernel
+from relunmd.kernels._compile import SAMPLED, helper, kernel
 
 __all__ = [
     "add_difference",
@@ -36,22 +36,43 @@ __all__ = [
 Tile = NDArray[np.floating]
 
 
-@kernel("r")
-def scan(X: Tile) -> tuple[float, int, int]:
-    """Largest finite entry, number of entries that are not finite, number that are negative."""
+@helper
+def _mixed(z: np.uint64) -> np.uint64:
+    """The finalizer of SplitMix64: every bit of the result depends on every bit of z."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@kernel("rnnn")
+def scan(X: Tile, row: int, column: int, n_columns: int) -> tuple[float, int, int, int]:
+    """Largest finite entry, number of entries that are not finite, number that are negative, and a checksum.
+
+    The tile begins at (row, column) of a matrix of n_columns columns. The checksum is the sum modulo 2⁶⁴ of a hash of
+    the place and the value of each nonzero entry: it does not depend on how the matrix is stored or cut.
+    """
     largest = 0.0
     not_finite = 0
     negative = 0
+    checksum = np.uint64(0)
+    values = np.empty(X.shape[1], np.float64)
+    bits = values.view(np.uint64)
     for i in range(X.shape[0]):
+        place = np.uint64(row + i) * np.uint64(n_columns) + np.uint64(column)
         for j in range(X.shape[1]):
-            x = np.float64(X[i, j])
+            values[j] = X[i, j]
+        for j in range(X.shape[1]):
+            x = values[j]
+            if x != 0:
+                key = _mixed((place + np.uint64(j)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1))
+                checksum += _mixed(key ^ bits[j])
             if not math.isfinite(x):
                 not_finite += 1
             elif x < 0:
                 negative += 1
             elif x > largest:
                 largest = x
-    return largest, not_finite, negative
+    return largest, not_finite, negative, checksum  # type: ignore[return-value]
 
 
 @kernel("rs")

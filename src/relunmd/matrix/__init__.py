@@ -6,7 +6,7 @@ from relunmd.matrix.dense import DenseSource
 from relunmd.matrix.layout import RowLayout
 from relunmd.matrix.matrix import Matrix, power_of_two_scale
 from relunmd.matrix.scratch import Scratch, SumsPool
-from relunmd.matrix.source import Source, library_of
+from relunmd.matrix.source import Source, library_of, refuse_masked
 from relunmd.matrix.stored import StoredArray, StoredCsr, is_stored_array, is_stored_group
 from relunmd.matrix.strip import Piece, Strip
 
@@ -28,4 +28,5 @@ __all__ = [
     "is_stored_group",
     "library_of",
     "power_of_two_scale",
+    "refuse_masked",
 ]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relunmd.matrix.read_check import FileStamp
 from relunmd.matrix.scratch import Scratch
 from relunmd.matrix.source import InMemory, TileData, converted, read_only
 
@@ -29,6 +30,12 @@ class DenseSource(InMemory):
         self.dtype = X.dtype
         self._plain = X.flags.aligned and X.dtype.isnative
         self.in_memory = not _is_memory_map(X)
+        self._stamp = None if self.in_memory else FileStamp.of(X)
+
+    def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
+        if self._stamp is not None:
+            self._stamp.verify()
+        return super().part(rows, stop, scratch)
 
     def read(self, rows: slice) -> NDArray[Any]:
         return np.asarray(self.X[rows]).view(self.dtype)

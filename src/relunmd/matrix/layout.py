@@ -5,10 +5,13 @@ of threads or on how X is stored in memory, so sums are always added in the same
 the same, bit for bit, everywhere.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any, Generic, TypeVar
 
-__all__ = ["RowLayout"]
+__all__ = ["RowLayout", "cached"]
+
+T = TypeVar("T")
 
 _TILE_ENTRIES = 2**17
 _TILE_ROWS = (64, 2048)
@@ -19,6 +22,20 @@ _WIDE = 8192
 _MOST_ENTRIES = 2**24
 """What a worker holds of rows at most, unless eight of them are more."""
 _TILE_COLUMNS = 2048
+
+
+class cached(Generic[T]):  # noqa: N801
+    """functools.cached_property without its lock, which until Python 3.11 a fork can leave locked in the child."""
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        if instance is None:
+            return self  # type: ignore[return-value]
+        value: T = instance.__dict__.setdefault(self._compute.__name__, self._compute(instance))
+        return value
 
 
 @dataclass(frozen=True)
@@ -37,7 +54,7 @@ class RowLayout:
     chunk_rows: int = 1
     starts: tuple[int, ...] = (0,)
 
-    @cached_property
+    @cached
     def tile_rows(self) -> int:
         """Rows of a tile, for algorithms that keep arrays of the size of X and look at whole rows of them.
 
@@ -49,7 +66,7 @@ class RowLayout:
         least = min(least, max(8, _power_of_two(_MOST_ENTRIES // self.n_columns)))
         return min(most, max(least, _power_of_two(_TILE_ENTRIES // self.n_columns)))
 
-    @cached_property
+    @cached
     def strip_rows(self) -> int:
         """Rows of a strip, for algorithms that keep nothing of the size of X.
 
@@ -63,7 +80,7 @@ class RowLayout:
             wanted = min(_STRIP_ROWS, _power_of_two(_MOST_ENTRIES // self.n_columns))
         return max(self.tile_rows, min(wanted, 2 * _power_of_two(self.n_rows // _LEAST_BLOCKS)))
 
-    @cached_property
+    @cached
     def blocks(self) -> list[slice]:
         """The rows of each block: whole strips or whole chunks, at most 64 blocks where X lies in one place.
 
@@ -90,7 +107,7 @@ class RowLayout:
         """The rows of a block's strips, counted from the block's first row."""
         return _cut(block.stop - block.start, self.strip_rows)
 
-    @cached_property
+    @cached
     def columns(self) -> list[slice]:
         """The columns of the tiles of a strip: all of them, unless X is so wide that they would leave the cache.
 

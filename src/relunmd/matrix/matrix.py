@@ -2,13 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from relunmd.matrix.block import Block
-from relunmd.matrix.layout import RowLayout
+from relunmd.matrix.layout import RowLayout, cached
 from relunmd.matrix.scratch import Scratch
 from relunmd.matrix.source import Source
 
@@ -42,7 +41,7 @@ class Matrix:
     def shape(self) -> tuple[int, int]:
         return self.source.shape
 
-    @cached_property
+    @cached
     def layout(self) -> RowLayout:
         return RowLayout(*self.shape, self.source.chunk_rows, self.source.starts)
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from relunmd.errors import InputError
 from relunmd.matrix.scratch import Scratch
 
-__all__ = ["InMemory", "Nonzeros", "Source", "TileData", "converted", "library_of", "read_only"]
+__all__ = ["InMemory", "Nonzeros", "Source", "TileData", "converted", "library_of", "read_only", "refuse_masked"]
 
 Array = NDArray[Any]
 
@@ -110,3 +111,13 @@ def library_of(X: object) -> str:
     'numpy'
     """
     return type(X).__module__.partition(".")[0]
+
+
+def refuse_masked(X: object) -> None:
+    """Raise InputError for a masked array, whose hidden values would be fitted as data."""
+    if isinstance(X, np.ma.MaskedArray):
+        hidden = np.count_nonzero(np.ma.getmaskarray(X))
+        raise InputError(
+            f"X must not be a masked array: missing values are not supported yet. Got one with {hidden} masked "
+            "entries; X.filled(value) replaces them by a value of your choice, which is then fitted as data."
+        )

@@ -8,6 +8,8 @@ CSC by the group's attributes or a shape that is not square; a square CSC matrix
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +19,28 @@ from scipy import sparse
 from relunmd.errors import FileError, InputError, RelunmdError
 from relunmd.matrix.csr import CsrSource, for_scipy
 from relunmd.matrix.dense import DenseSource
+from relunmd.matrix.read_check import ReadCheck
 from relunmd.matrix.scratch import Scratch
 from relunmd.matrix.source import InMemory, Source, library_of
 
-__all__ = ["StoredArray", "StoredCsr", "is_stored_array", "is_stored_group", "stored_form", "stored_shape"]
+__all__ = [
+    "SHAPES",
+    "StoredArray",
+    "StoredCsr",
+    "is_stored_array",
+    "is_stored_group",
+    "own_member",
+    "stored_form",
+    "stored_shape",
+]
 
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
+SHAPES = ("shape", "h5sparse_shape")
+"""Names under which groups have their shape."""
 _SLAB_BYTES, _MOST_SLAB_BYTES = 2**25, 2**28
+_ZARR_METADATA = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"}
+_MOST_LISTED = 10_000
 
 
 def is_stored_array(X: object) -> bool:
@@ -72,6 +88,7 @@ class _Stored(Source):
     """What is read in slabs of rows, the last of which stays with the worker."""
 
     in_memory = False
+    _check: ReadCheck
 
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
         slab = scratch.kept
@@ -92,6 +109,7 @@ class _Stored(Source):
 
     def _in_memory(self, rows: slice) -> InMemory:
         part = self.read(rows)
+        self._check.verify(rows, part)
         return CsrSource(part) if self.sparse else DenseSource(part)
 
     def _read(self, rows: slice) -> Any:
@@ -105,6 +123,8 @@ class StoredArray(_Stored):
         self._X = X
         self.shape = int(X.shape[0]), int(X.shape[1])
         self.dtype = np.dtype(X.dtype)
+        self._check = ReadCheck(self.shape[0])
+        _warn_of_missing_chunks(X)
         chunks = getattr(X, "chunks", None)
         chunk_rows = int(chunks[0]) if chunks else 1
         if chunk_rows * self.shape[1] * self.dtype.itemsize <= _MOST_SLAB_BYTES and 8 * chunk_rows <= self.shape[0]:
@@ -120,6 +140,33 @@ class StoredArray(_Stored):
 
     def _read(self, rows: slice) -> Array:
         return np.asarray(self._X[rows])
+
+
+def _warn_of_missing_chunks(X: Any) -> None:
+    """Log how many chunks of a Zarr array are not stored: they read as the fill value, wanted or not."""
+    if library_of(X) != "zarr" or not is_stored_array(X) or not X.shape:
+        return
+    pieces = getattr(X, "shards", None) or X.chunks
+    expected = prod(-(-side // piece) for side, piece in zip(X.shape, pieces, strict=True))
+    stored = _stored_chunks(X, expected)
+    if stored is not None and stored < expected:
+        log.warning(
+            "%d of %d chunks of the Zarr array %r are not stored and read as its fill value, %s. If X is complete, "
+            "they hold nothing else.",
+            expected - stored,
+            expected,
+            X.name or X.path or "/",
+            X.fill_value,
+        )
+
+
+def _stored_chunks(X: Any, expected: int) -> int | None:
+    """How many chunks a Zarr array has in its store; None if that would take long to find out."""
+    folder = getattr(X.store, "root", None)
+    if isinstance(folder, Path):
+        files = (folder / str(X.path)).rglob("*")
+        return sum(file.is_file() and file.name not in _ZARR_METADATA for file in files)
+    return int(X.nchunks_initialized) if expected <= _MOST_LISTED and not getattr(X, "shards", None) else None
 
 
 class StoredCsr(_Stored):
@@ -145,7 +192,10 @@ class StoredCsr(_Stored):
         form = stored_form(group) if square else "csr"  # Otherwise told by the length of indptr.
         if not form.startswith("csr"):
             raise InputError(f"X must be stored by rows, as CSR. Got the group {group.name!r} stored as {form}.")
+        self._check = ReadCheck(self.shape[0])
         self._data, self._indices = group["data"], group["indices"]
+        for member in (self._data, self._indices, group["indptr"]):
+            _warn_of_missing_chunks(member)
         for name, member in (("data", self._data), ("indices", self._indices)):
             if getattr(member, "ndim", 0) != 1:
                 raise InputError(
@@ -193,6 +243,18 @@ class StoredCsr(_Stored):
         return sparse.csr_array(parts, shape=(rows.stop - rows.start, self.shape[1]))
 
 
+def own_member(group: Any, name: str) -> Any | None:
+    """A member of a group; None if it is missing, and in HDF5 also if it is a link, which may lead to another file."""
+    if name not in group:
+        return None
+    if library_of(group) == "h5py":
+        import h5py
+
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            return None
+    return group[name]
+
+
 def stored_form(group: Any) -> str:
     """What a group with the parts of a sparse matrix says it is: "csr…" or "csc…".
 
@@ -205,11 +267,12 @@ def stored_form(group: Any) -> str:
 
 
 def stored_shape(group: Any) -> tuple[int, int] | None:
-    """The number of rows and columns that such a group tells, in an attribute or an array; None if it does not."""
-    for name in ("shape", "h5sparse_shape"):
+    """The number of rows and columns of such a group, from an attribute or an array; None if it has neither."""
+    for name in SHAPES:
         found = group.attrs.get(name, None)
-        if found is None and name in group and getattr(group[name], "shape", None) == (2,):
-            found = group[name][:]
+        member = own_member(group, name) if found is None else None
+        if member is not None and getattr(member, "shape", None) == (2,):
+            found = member[:]
         if found is not None and np.size(found) == 2:
             return int(found[0]), int(found[1])
     return None

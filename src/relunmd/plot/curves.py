@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from relunmd.charts import Axis, Chart, Line, Series
+from relunmd.cluster import fetched
 from relunmd.errors import InputError
 from relunmd.plot import look
 from relunmd.plot.images import dense
@@ -145,6 +146,6 @@ def _strengths(label: str, values: Array) -> Series:
 
 def singular_values(W: Array, H: Array) -> Array:
     """Those of WH, from triangles of W and H."""
-    left: Array = np.linalg.qr(W)[1]
+    left: Array = fetched(np.linalg.qr(W)[1])
     right: Array = np.linalg.qr(H.T)[1]
     return np.asarray(np.linalg.svd(left @ right.T, compute_uv=False))

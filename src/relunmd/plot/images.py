@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from relunmd import memory
+from relunmd.cluster import fetched, refuse_distributed
 from relunmd.errors import InputError
 from relunmd.plot import look
 from relunmd.plot.subjects import Compared, Subject, factors_of
@@ -72,7 +73,7 @@ def _pixels(subject: Any, image_shape: Any) -> Any:
 
 def draw_components(W: Array, H: Array, ax: Any, image_shape: Any, most: int = 64, title: str = "") -> Any:
     """The sheet of `components`."""
-    strongest = np.argsort(-np.linalg.norm(W, axis=0) * np.linalg.norm(H, axis=1), kind="stable")[:most]
+    strongest = np.argsort(-fetched(np.linalg.norm(W, axis=0)) * np.linalg.norm(H, axis=1), kind="stable")[:most]
     rows = H[strongest] / np.maximum(np.abs(H[strongest]).max(axis=1, keepdims=True), 1e-300)
     if image_shape is None:
         ax.imshow(rows, cmap="gray_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
@@ -126,6 +127,7 @@ def reconstructions(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['X', 'tsvd', 'qn']
     """
+    refuse_distributed(X, "plot.reconstructions")
     found = factors_of(runs, rank)
     shape = check_matrix(X).shape
     chosen = sample_rows(shape[0]) if rows is None else np.atleast_1d(np.asarray(rows))
@@ -137,7 +139,7 @@ def reconstructions(
         if (len(run.W), run.H.shape[1]) != shape:
             raise InputError(f"X must be what was decomposed. Got {shape}, and {run.label} is of {run.W.shape[0]} × "
                              f"{run.H.shape[1]}.")  # fmt: skip
-    made = {run.label: np.maximum(0, run.W[chosen] @ run.H) for run in found}
+    made = {run.label: np.maximum(0, fetched(run.W[chosen]) @ run.H) for run in found}
     return draw_rows({"X": rows_of(X, chosen)} | made, look.axes(ax), _pixels(runs, image_shape), title)
 
 
@@ -212,6 +214,7 @@ def rows_of(X: Any, chosen: Array) -> Array:
 
 def dense(X: Any) -> Array:
     """All of X, whatever it is, as a dense array."""
+    refuse_distributed(X, "plot.spectrum")
     source = check_matrix(X)
     memory.require(8 * source.shape[0] * source.shape[1], "A dense X", "Leave X out.")
     return np.vstack([_float(part) for _, part in row_parts(source)])

@@ -1,7 +1,8 @@
 """How much a file may make us take: so that a few bytes that promise, or unpack to, gigabytes are refused.
 
 A file may ask for 256 MB, or for a hundred times its own size if that is more, and never for more than there is.
-What is read piece by piece may be a thousand times its size: it costs time and no memory.
+What is read piece by piece may be a thousand times its size: it costs time and no memory. An array may have 65 536
+chunks, or as many as its file has bytes.
 """
 
 import gzip
@@ -21,6 +22,7 @@ _GZIP = b"\x1f\x8b"
 _FREE, _TIMES = 2**28, 100
 _FREE_PIECEMEAL, _TIMES_PIECEMEAL = 2**30, 1000
 _FREE_TEXT = 2**26
+_FREE_PIECES, _BYTES_A_PIECE = 2**16, 2**11
 
 
 class Bounds:
@@ -47,6 +49,15 @@ class Bounds:
         """Refuse what has so many bytes in all, though few at a time are taken, if the file is too small for that."""
         if size > max(_FREE_PIECEMEAL, _TIMES_PIECEMEAL * self.stored):
             raise self._absurd(size, what)
+
+    def pieces(self, count: int, at_once: int, what: str) -> None:
+        """Refuse so many chunks, some of which are read at once, if few of them can be stored."""
+        if count > max(_FREE_PIECES, self.stored):
+            raise FileError(
+                f"{self.place} has {human_bytes(self.stored)} and {what} has {count} chunks, which cannot all be "
+                "stored: it is damaged, or made to do harm. If it is neither, store it in larger chunks."
+            )
+        self.memory(_BYTES_A_PIECE * at_once, f"reading {at_once} chunks of {what}")
 
     def text(self, times: int = _TIMES) -> int:
         """How many bytes of text a packed file may unpack to."""

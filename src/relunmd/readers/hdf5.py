@@ -3,6 +3,7 @@
 What a file has elsewhere is not followed: links to other files, datasets whose numbers lie in others.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from math import prod
@@ -20,11 +21,14 @@ from relunmd.readers.stored import CSR, check_sizes, is_group, stored_entry
 
 __all__ = ["SIGNATURE", "has_signature", "hdf5_entries", "opened", "own_member", "whole"]
 
+log = logging.getLogger("relunmd")
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _LARGEST_USER_BLOCK = 2**30
 _SLACK = 2**16
 """Packed bytes may be more than the numbers they unpack to, by no more than this and as much again."""
 _MOST_MEMBERS, _DEEPEST = 10_000, 16
+_HARMLESS_FILTERS = {2, 3, 5, 6}
+"""HDF5's numbers of filters that are no compressors: shuffle, Fletcher32, N-bit, scale-offset."""
 
 
 @contextmanager
@@ -93,6 +97,37 @@ def check_dataset(dataset: Any, place: Path, bounds: Bounds) -> None:
         raise FileError(
             f"{dataset.name!r} in {place} is damaged: {packed} bytes are stored for {size} bytes of numbers."
         )
+    _check_filters(dataset, place)
+
+
+def _check_filters(dataset: Any, place: Path) -> None:
+    """Refuse chunks that may unpack to much more than a chunk, as HDF5 has no limit: packed twice, or too large."""
+    about = dataset.id.get_create_plist()
+    filters = [about.get_filter(number)[0] for number in range(about.get_nfilters())]
+    compressors = [number for number in filters if number not in _HARMLESS_FILTERS]
+    if not compressors:
+        return
+    if len(compressors) > 1 or len(set(filters)) < len(filters):
+        raise FileError(f"{dataset.name!r} in {place} must be packed once, by one compressor. Got filters {filters}.")
+    if not hasattr(dataset.id, "chunk_iter"):  # It came with HDF5 1.12.3.
+        log.info("The chunks of %r are not checked: h5py is built with HDF5 %s", dataset.name, _library_version())
+        return
+    size = prod(dataset.chunks) * dataset.dtype.itemsize
+    largest = 0
+
+    def look(chunk: Any) -> None:
+        nonlocal largest
+        largest = max(largest, chunk.size)
+
+    dataset.id.chunk_iter(look)  # Through the index alone.
+    if largest > 2 * size + _SLACK:
+        raise FileError(f"{dataset.name!r} in {place} is damaged: {largest} bytes are stored for a chunk of {size}.")
+
+
+def _library_version() -> str:
+    import h5py
+
+    return str(h5py.version.hdf5_version)
 
 
 def whole(dataset: Any, place: Path, bounds: Bounds) -> NDArray[Any]:

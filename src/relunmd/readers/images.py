@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.errors import FileError
+from relunmd.errors import FileError, RelunmdError
 from relunmd.optional import need
 from relunmd.readers.bounds import Bounds
 from relunmd.readers.contents import Entry
@@ -18,6 +18,10 @@ Array = NDArray[Any]
 _SUFFIXES = {".png", ".pgm", ".pbm", ".pnm", ".tif", ".tiff", ".bmp", ".gif", ".jpg", ".jpeg"}
 _FORMATS = ("PNG", "PPM", "TIFF", "BMP", "GIF", "JPEG")
 _MOST_PIXELS = 1 << 26
+_BYTES_A_PIXEL = {"1": 3, "L": 3, "I;16": 4, "I;16B": 4, "I;16L": 4, "I": 8, "F": 8}
+"""What decoding takes: Pillow's own copy, its copy in another mode, and ours; by the image's mode."""
+_MOST_BYTES_A_PIXEL = 12
+"""For all others: four bytes each in the image's mode and as RGBA, and four for a channel and its comparison."""
 
 
 def image_files(folder: Path) -> list[Path]:
@@ -30,38 +34,50 @@ def image_files(folder: Path) -> list[Path]:
 def image_entries(folder: Path, bounds: Bounds) -> list[Entry]:
     """The images as rows of pixels."""
     files = image_files(folder)
-    first = _pixels(files[0])
+    first = _pixels(files[0], bounds)
+    pixels, dtype = (first.shape[0], first.shape[1]), first.dtype
     shape = len(files), first.size
+    del first  # It is read again, so that it is not there twice.
 
     def load() -> Array:
-        bounds.memory(shape[0] * shape[1] * first.itemsize, f"{shape[0]} images of {first.shape[1]} × {first.shape[0]}")
-        X = np.empty(shape, first.dtype)
+        kept = shape[0] * shape[1] * dtype.itemsize
+        bounds.memory(kept, f"{shape[0]} images of {pixels[1]} × {pixels[0]}")
+        X = np.empty(shape, dtype)
         for row, file in zip(X, files, strict=True):
-            image = _pixels(file)
-            if image.shape != first.shape or image.dtype != first.dtype:
+            image = _pixels(file, bounds, kept)
+            if image.shape != pixels or image.dtype != dtype:
                 raise FileError(
-                    f"The images in {folder} must have one size and depth. {files[0].name} has {_told(first)} and "
-                    f"{file.name} {_told(image)}."
+                    f"The images in {folder} must have one size and depth. {files[0].name} has "
+                    f"{_told(pixels, dtype)} and {file.name} {_told(image.shape, image.dtype)}."
                 )
             row[:] = image.ravel()
         return X
 
-    return [Entry("", shape, str(first.dtype), load, pixels=first.shape)]
+    return [Entry("", shape, str(dtype), load, pixels=pixels)]
 
 
-def _told(image: Array) -> str:
-    return f"{image.shape[1]} × {image.shape[0]} pixels of {image.dtype}"
+def _told(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    return f"{shape[1]} × {shape[0]} pixels of {dtype}"
 
 
-def _pixels(file: Path) -> Array:
-    """The grey values of an image; colours are let through if they are shades of grey."""
+def _pixels(file: Path, bounds: Bounds, kept: int = 0) -> Array:
+    """The gray values of an image; colors are accepted if they are shades of gray.
+
+    What decoding it takes besides the `kept` bytes of others is checked before it is decoded.
+    """
     Image = need("PIL.Image", f"{file} is an image; it needs", "images")
+    if not file.is_file():
+        raise FileError(f"{file} must be a regular file. It is missing, a folder, a device, a pipe or a socket.")
     try:
         with Image.open(file, formats=_FORMATS) as image:
             if image.width * image.height > _MOST_PIXELS:
                 raise FileError(
                     f"{file} has {image.width} × {image.height} pixels; a row must have at most {_MOST_PIXELS}."
                 )
+            each = _BYTES_A_PIXEL.get(image.mode, _MOST_BYTES_A_PIXEL)
+            bounds.memory(
+                kept + each * image.width * image.height, f"to decode {file.name}, {image.width} × {image.height},"
+            )
             frames = getattr(image, "n_frames", 1)
             if frames > 1:
                 raise FileError(f"{file} must be one image. It has {frames} frames.")
@@ -69,14 +85,21 @@ def _pixels(file: Path) -> Array:
                 return np.asarray(image.convert("L"))
             if image.mode.startswith(("I", "F")):
                 return np.asarray(image)
-            colours = np.asarray(image.convert("RGBA"))
-    except (FileError, MemoryError):
+            grey = _grey(image.convert("RGBA"))
+    except (RelunmdError, MemoryError):
         raise
     except Exception as reason:  # A damaged image makes the decoders raise all sorts of things.
         raise FileError(f"{file} must be an image. Reading it gave: {reason}.") from reason
-    grey: Array = colours[..., 0]
-    if (colours[..., :3] != grey[..., None]).any() or (colours[..., 3] != 255).any():
+    if grey is None:
         raise FileError(
             f"{file} must be grey. It has colours or transparent pixels (mode {image.mode}); convert it first."
         )
-    return np.ascontiguousarray(grey)
+    return grey
+
+
+def _grey(image: Any) -> Array | None:
+    """The values of an RGBA image that has shades of gray alone; one channel at a time, to take less memory."""
+    grey: Array = np.asarray(image.getchannel("R"))
+    if any((np.asarray(image.getchannel(name)) != grey).any() for name in ("G", "B")):
+        return None
+    return grey if image.getchannel("A").getextrema() == (255, 255) else None

@@ -4,6 +4,7 @@ SciPy's reader is faster, but SciPy 1.17's writes past its arrays where a file h
 and ends the process on some damaged files. NumPy's parser of text takes about 0.7 µs a line and does neither.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -22,6 +23,7 @@ BANNER = b"%%MatrixMarket"
 _TIMES = 30
 """How many times its size a packed one may have; its lines are too different to be packed better."""
 _LONGEST_LINE = 1 << 16
+_MOST_COMMENTS = 1 << 20
 _CHUNK = 1 << 22
 _BYTES_AN_ENTRY = 24
 _FIELDS = {
@@ -31,6 +33,7 @@ _FIELDS = {
     "integer": "int64",
     "unsigned-integer": "int64",
 }
+_EMPTY_LINES = re.compile(rb"\n\s*\n")
 _SYMMETRIES = ("general", "symmetric")
 _MOST_WHOLE = 2.0**53
 
@@ -76,7 +79,7 @@ def matrix_market_entries(place: Path, bounds: Bounds) -> list[Entry]:
 def _numbers(place: Path, stream: IO[bytes], header: _Header) -> Array:
     """The numbers after the header, as many rows as it says."""
     found, filled = np.empty((header.stored, header.columns)), 0
-    for lines in _lines(stream):
+    for lines in _lines(place, stream):
         part = np.loadtxt(lines, np.float64, comments="%", ndmin=2) if lines else np.empty((0, header.columns))
         if len(part) and part.shape[1] != header.columns:
             raise FileError(f"{place} must have {header.columns} numbers in a line. It has lines of {part.shape[1]}.")
@@ -89,9 +92,29 @@ def _numbers(place: Path, stream: IO[bytes], header: _Header) -> Array:
     return found
 
 
-def _lines(stream: IO[bytes]) -> Iterator[list[str]]:
-    while raw := stream.readlines(_CHUNK):
-        yield [line.decode("ascii") for line in raw if line.strip() and not line.startswith(b"%")]
+def _lines(place: Path, stream: IO[bytes]) -> Iterator[list[str]]:
+    """The lines after the header without empty ones, of which there may be many, and comments."""
+    left, comments, more = b"", 0, True
+    while more:
+        part = stream.read(_CHUNK)
+        more = bool(part)
+        text = left + part
+        end = text.rfind(b"\n") + 1 if more else len(text)
+        left = text[end:]
+        if len(left) > _LONGEST_LINE:
+            raise FileError(f"{place} must have lines of at most {_LONGEST_LINE} bytes. It has a longer one.")
+        lines = _EMPTY_LINES.sub(b"\n", text[:end]).strip().decode("ascii").split("\n")
+        if b"%" in text:
+            entries = [line for line in lines if not line.startswith("%")]
+            comments += sum(map(len, lines)) - sum(map(len, entries)) + len(lines) - len(entries)
+            _check_comments(place, comments)
+            lines = entries
+        yield [line for line in lines if line]
+
+
+def _check_comments(place: Path, length: int) -> None:
+    if length > _MOST_COMMENTS:
+        raise FileError(f"{place} must have at most {_MOST_COMMENTS} bytes of comments and empty lines. It has more.")
 
 
 def _sparse(place: Path, numbers: Array, header: _Header) -> Any:
@@ -143,8 +166,10 @@ def _header(place: Path, stream: IO[bytes]) -> _Header:
         raise FileError(
             f"{place} must hold real numbers, general or symmetric. It says {words[3][:40]!r}, {words[4][:40]!r}."
         )
-    while (line := stream.readline(_LONGEST_LINE)) and (not line.strip() or line.lstrip().startswith(b"%")):
-        pass
+    comments = 0
+    while (line := stream.readline(_MOST_COMMENTS + 1)) and (not line.strip() or line.lstrip().startswith(b"%")):
+        comments += len(line)
+        _check_comments(place, comments)
     coordinate = words[2] == "coordinate"
     numbers = line.split()
     if len(numbers) != (3 if coordinate else 2) or not all(part.isdigit() and len(part) < 19 for part in numbers):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from relunmd.errors import FileError, InputError, RelunmdError
-from relunmd.files import check_path
+from relunmd.files import check_path, printable
 from relunmd.readers import hdf5, idx, images, matlab, matrix_market, numpy_files, parquet, text, zarr_stores
 from relunmd.readers.bounds import Bounds, is_packed, unpacked
 from relunmd.readers.contents import Entry, chosen
@@ -147,26 +147,29 @@ def _entries(form: _Format, place: Path, bounds: Bounds, names: str | None, stac
 
 @contextmanager
 def _told(place: Path) -> Iterator[None]:
-    """Whatever a file makes its reader raise, as one sentence."""
+    """Whatever a file makes its reader raise, as one sentence that can be printed."""
+    name = printable(place)
     try:
         yield
-    except RelunmdError:
-        raise
+    except RelunmdError as reason:
+        if str(reason).isprintable():
+            raise
+        raise type(reason)(printable(reason)) from reason
     except FileNotFoundError as reason:
         if place.exists():
-            raise FileError(f"{place} is not complete: {_first_line(reason)}.") from reason
-        raise FileError(f"There is no file {place}.") from reason
+            raise FileError(f"{name} is not complete: {_first_line(reason)}.") from reason
+        raise FileError(f"There is no file {name}.") from reason
     except MemoryError as reason:
-        raise FileError(f"{place} cannot be read: there is too little memory.") from reason
+        raise FileError(f"{name} cannot be read: there is too little memory.") from reason
     except PermissionError as reason:
-        raise FileError(f"{place} cannot be read: {_first_line(reason)}.") from reason
+        raise FileError(f"{name} cannot be read: {_first_line(reason)}.") from reason
     except Exception as reason:
-        raise FileError(f"{place} is damaged, or not what its name says: {_first_line(reason)}.") from reason
+        raise FileError(f"{name} is damaged, or not what its name says: {_first_line(reason)}.") from reason
 
 
 def _first_line(reason: Exception) -> str:
     """An exception's words in one line, which may have come from anywhere."""
-    line = " ".join((str(reason).splitlines() or [""])[0].split())
+    line = printable(" ".join((str(reason).splitlines() or [""])[0].split()))
     return f"{line[:300].rstrip('. :')}" if line else type(reason).__name__
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from relunmd.errors import FileError
 from relunmd.optional import need
 from relunmd.readers.bounds import Bounds
-from relunmd.readers.collected import Collected
+from relunmd.readers.collected import Collected, least_bytes
 from relunmd.readers.contents import Entry
 
 __all__ = ["parquet_entries", "parquet_groups", "parquet_rows"]
@@ -24,11 +24,14 @@ def parquet_entries(place: Path, bounds: Bounds) -> list[Entry]:
     with parquet.ParquetFile(place) as file:
         fields, left_out = _numeric(place, file.schema_arrow)
         height = int(file.metadata.num_rows)
+        groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
     if height == 0:
         raise FileError(f"{place} must not be empty. It has no rows.")
     dtype = _dtype(fields)
     shape = height, len(fields)
     bounds.piecemeal(height * len(fields) * dtype.itemsize, f"its table of shape {shape}")
+    bounds.memory(_working_bytes(shape, dtype) + least_bytes(shape, dtype), f"its table of shape {shape}")
+    bounds.memory(max(groups), "a row group")  # Pages of all of its columns are decompressed at once.
 
     def load() -> Any:
         return _loaded(place, bounds, None, height)
@@ -59,21 +62,30 @@ def _dtype(fields: list[Any]) -> np.dtype[Any]:
     return np.result_type(*(field.type.to_pandas_dtype() for field in fields))
 
 
+def _batch_rows(width: int, dtype: np.dtype[Any]) -> int:
+    return max(1, _BATCH_BYTES // (width * dtype.itemsize))
+
+
+def _working_bytes(shape: tuple[int, int], dtype: np.dtype[Any]) -> int:
+    """What a batch takes while it is read: as columns, as rows, and what is made of it."""
+    return 4 * min(shape[0], _batch_rows(shape[1], dtype)) * shape[1] * dtype.itemsize
+
+
 def _loaded(place: Path, bounds: Bounds, groups: list[int] | None, height: int) -> Any:
     rows = Collected()
     with _parquet(place).ParquetFile(place) as file:
         fields, _ = _numeric(place, file.schema_arrow)
         dtype = _dtype(fields)
-        batch_rows = max(1, _BATCH_BYTES // (len(fields) * dtype.itemsize))
         names = [field.name for field in fields]
-        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=names, use_threads=False):
+        batches = file.iter_batches(_batch_rows(len(fields), dtype), groups, names, use_threads=False)
+        for batch in batches:
             block = np.empty((batch.num_rows, len(fields)), dtype)
             for at, column in enumerate(batch.columns):
                 if column.null_count:
                     raise FileError(f"{place} must have no missing values. Column {names[at]!r} has some.")
                 block[:, at] = column.to_numpy(zero_copy_only=False)
             rows.add(block)
-            bounds.memory(rows.nbytes + 4 * block.nbytes, "the rest of its table")
+            bounds.memory(rows.nbytes + 4 * block.nbytes, "its table")
     if rows.height != height:
         raise FileError(f"{place} must have the {height} rows it tells. It has {rows.height}.")
     return rows.whole()

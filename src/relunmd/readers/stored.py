@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from relunmd.errors import FileError
+from relunmd.files import printable
 from relunmd.readers.bounds import Bounds
 from relunmd.readers.contents import Entry
 
@@ -18,6 +19,8 @@ log = logging.getLogger("relunmd")
 CSR = ("data", "indices", "indptr")
 Check = Callable[[Any, Path, Bounds], None]
 """Refuses an array that is not to be read."""
+_READ_AT_ONCE = 2**25
+"""Bytes of rows that a pass reads at once (relunmd.matrix.stored)."""
 
 
 def is_group(member: Any) -> bool:
@@ -33,7 +36,10 @@ def check_sizes(stored: Any, place: Path, bounds: Bounds) -> None:
         raise FileError(f"{stored.name!r} in {place} must hold real numbers. Got dtype {dtype}.")
     bounds.piecemeal(prod(stored.shape) * dtype.itemsize, f"{stored.name!r} of shape {tuple(stored.shape)}")
     if stored.chunks:
-        bounds.memory(prod(stored.chunks) * dtype.itemsize, f"a chunk of {stored.name!r}, {tuple(stored.chunks)},")
+        size = prod(stored.chunks) * dtype.itemsize
+        bounds.memory(size, f"a chunk of {stored.name!r}, {tuple(stored.chunks)},")
+        count = prod(-(-side // chunk) for side, chunk in zip(stored.shape, stored.chunks, strict=True) if chunk)
+        bounds.pieces(count, min(count, _READ_AT_ONCE // max(1, size)), f"{stored.name!r}")
 
 
 def stored_entry(place: Path, name: str, member: Any, bounds: Bounds, check: Check) -> Entry:
@@ -50,9 +56,17 @@ def stored_entry(place: Path, name: str, member: Any, bounds: Bounds, check: Che
 
 def _stored_sparse(place: Path, name: str, group: Any, bounds: Bounds, check: Check) -> Entry:
     """A group with data, indices and indptr: CSR stays in its file, CSC is read."""
-    from relunmd.matrix.stored import stored_form, stored_shape  # With them comes numba, which few files need.
+    from relunmd.matrix.stored import (
+        SHAPES,
+        own_member,
+        stored_form,
+        stored_shape,
+    )  # With them comes numba, which few files need.
 
     parts = {part: group[part] for part in CSR}
+    for told in SHAPES:
+        if told not in group.attrs and (member := own_member(group, told)) is not None and not is_group(member):
+            check(member, place, bounds)  # It is read next.
     shape = stored_shape(group)
     length = int(getattr(parts["indptr"], "shape", (0,))[0])
     if shape is None or shape[0] == shape[1]:
@@ -74,7 +88,7 @@ def _stored_sparse(place: Path, name: str, group: Any, bounds: Bounds, check: Ch
             return group
         from scipy import sparse
 
-        log.info("%s in %s is stored by columns, and is read into memory", name, place)
+        log.info("%r in %s is stored by columns, and is read into memory", name, printable(place))
         bounds.memory(16 * int(parts["data"].shape[0]), f"{name!r}")
         data, indices, indptr = (np.asarray(parts[part][:]) for part in CSR)
         return sparse.csc_array((data, indices.astype(np.int64), indptr.astype(np.int64)), shape=shape)

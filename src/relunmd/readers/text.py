@@ -4,6 +4,7 @@ A first line and a first column of names are recognised and left out, and that i
 sparse matrix.
 """
 
+import codecs
 import csv
 import re
 from collections.abc import Iterator
@@ -25,7 +26,12 @@ Array = NDArray[Any]
 NAMES = ("none", "columns", "rows", "both")
 """What the first line and the first column may be said to be."""
 _CHUNK = 1 << 23
-_LONGEST_LINE = 1 << 26
+_LONGEST_LINE = 1 << 23
+_MOST_COMMENTS = 1 << 20
+_BYTES_A_CELL = 64
+_EMPTY_LINES = re.compile(r"\n[ \n]*\n")
+_ABOVE = re.compile(rb"(?: *[\r\n]|#[^\r\n]*(?:[\r\n]|\Z))*+")
+_BETWEEN = re.compile(rb"[ \r\n]*")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf(inity)?)", re.IGNORECASE)
 _NAME = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?|\d+_\w*[A-Za-z]\w*")
 """Names that begin like numbers."""
@@ -58,13 +64,12 @@ def text_entries(place: Path, bounds: Bounds, names: str | None) -> list[Entry]:
                 if not lines:
                     above += text.count("\n")
                     continue
-                layout = _Layout(place, lines, names)
+                layout = _Layout(place, lines, names, bounds)
                 lines = lines[1:] if layout.named_columns else lines
             if lines:
                 block = layout.numbers(lines, text, above)
                 rows.add(block)
-                # Put together at the end, they are there twice.
-                bounds.memory(rows.nbytes + 4 * block.nbytes, "the rest of its table")
+                bounds.memory(rows.nbytes + 4 * block.nbytes, "its table")
             above += text.count("\n")
     if layout is None or rows.height == 0:
         raise FileError(f"{place} must be a table of numbers. It holds none.")
@@ -74,7 +79,7 @@ def text_entries(place: Path, bounds: Bounds, names: str | None) -> list[Entry]:
 
 def _lines(text: str, first: bool) -> list[str]:
     """The lines that are not empty; at the beginning of a file without the comments there."""
-    lines = [line for line in text.split("\n") if _counts(line)]
+    lines = [line for line in _EMPTY_LINES.sub("\n", text).split("\n") if _counts(line)]
     comments = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines)) if first else 0
     return lines[comments:]
 
@@ -89,16 +94,43 @@ def _pieces(place: Path, stream: IO[bytes]) -> Iterator[str]:
     while part := stream.read(_CHUNK):
         left += part
         end = left.rfind(b"\n") + 1
-        if above == 0 and end and len(_lines(left[:end].decode("utf-8-sig", "replace"), first=True)) < 2:
+        if above == 0 and not _has_two_lines(place, left):
             end = 0
         if end == 0 and len(left) > 2 * _LONGEST_LINE:
-            raise FileError(f"{place} must be a table of numbers. It has a line of more than {_LONGEST_LINE} bytes.")
+            raise _too_long(place)
         if end:
             yield _decoded(place, left[:end], above)
             above += left.count(b"\n", 0, end)
             left = left[end:]
     if left:
         yield _decoded(place, left, above)
+
+
+def _too_long(place: Path) -> FileError:
+    return FileError(
+        f"{place} must be a table of numbers. It has a line of more than {_LONGEST_LINE} bytes; store wide tables as "
+        ".npz, .parquet, .h5 or .zarr."
+    )
+
+
+def _has_two_lines(place: Path, text: bytes) -> bool:
+    """Whether the first two lines with cells are complete; FileError if too much else comes before or between them."""
+    start = len(codecs.BOM_UTF8) if text.startswith(codecs.BOM_UTF8) else 0
+    first = _end(_ABOVE, place, text, start)
+    end = text.find(b"\n", first)
+    return end >= 0 and text.find(b"\n", _end(_BETWEEN, place, text, end)) >= 0
+
+
+def _end(pattern: re.Pattern[bytes], place: Path, text: bytes, start: int) -> int:
+    """Where what the pattern matches ends."""
+    found = pattern.match(text, start, start + _MOST_COMMENTS + 1)
+    end = found.end() if found else start
+    if end - start > _MOST_COMMENTS:
+        raise FileError(
+            f"{place} must have at most {_MOST_COMMENTS} bytes of comments and empty lines at its beginning. It has "
+            "more."
+        )
+    return end
 
 
 def _decoded(place: Path, raw: bytes, above: int) -> str:
@@ -112,11 +144,14 @@ def _decoded(place: Path, raw: bytes, above: int) -> str:
 class _Layout:
     """How the numbers of a text are laid out, told from its first two lines, or by the user."""
 
-    def __init__(self, place: Path, lines: list[str], names: str | None) -> None:
+    def __init__(self, place: Path, lines: list[str], names: str | None, bounds: Bounds) -> None:
         self._place = place
+        if max(map(len, lines[:2])) > _LONGEST_LINE:
+            raise _too_long(place)
         first = lines[0]
         unquoted = re.sub(r'"[^"]*"', "", first)
         self._delimiter = next((mark for mark in ("\t", ";", ",") if mark in unquoted), None)
+        bounds.memory(_BYTES_A_CELL * sum(line.count(self._delimiter or " ") for line in lines[:2]), "its first lines")
         cells = self._cells(first)
         later = self._cells(lines[1]) if len(lines) > 1 else cells
         self.named_columns, self._named_rows = _named(cells, later) if names is None else _as_said(names)
@@ -223,9 +258,19 @@ def _named(cells: list[str], later: list[str]) -> tuple[bool, bool]:
 
 def _is_word(cell: str) -> bool:
     """Whether a cell is a name for sure: one that begins like no number (but a date does) and stands for no value."""
+    if "_" not in cell and _is_float(cell):  # Ten times as fast as what follows.
+        return False
     if _NAME.fullmatch(cell):
         return True
     return not re.match(r"[-+.,]*\d", cell) and not _is_number(cell) and cell.casefold() not in _VALUES
+
+
+def _is_float(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _consecutive(cells: list[str]) -> bool:

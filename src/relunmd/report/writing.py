@@ -13,6 +13,8 @@ from relunmd.report.markdown import markdown
 
 __all__ = ["write_csv", "write_report"]
 
+_FORMULAS = ("=", "+", "-", "@", "\t", "\n")
+
 
 def write_report(report: Report, folder: Path) -> Path:
     """Write a report in a folder that has its pictures; gives the path of the page."""
@@ -37,12 +39,33 @@ def _points(report: Report) -> Iterable[Sequence[str]]:
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table as CSV in UTF-8."""
+    """A table as CSV in UTF-8.
+
+    Text that a spreadsheet would take for a formula gets an apostrophe before it.
+    """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
+    writer.writerow(map(_cell, columns))
+    writer.writerows(map(_cell, row) for row in rows)
     _write(path, text.getvalue())
+
+
+def _cell(value: object) -> object:
+    """A cell that a spreadsheet does not execute; numbers, also those written as text, stay as they are.
+
+    >>> [_cell(value) for value in ("=1+1", "-0.5", -0.5, "qn", "@sum")]
+    ["'=1+1", '-0.5', -0.5, 'qn', "'@sum"]
+    """
+    if not isinstance(value, str):
+        return value
+    value = value.replace("\r", "\n")  # Which the csv module writes without quotes.
+    if not value.startswith(_FORMULAS):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,0 +1,98 @@
+"""The size that a compressed chunk unpacks to, found before it is unpacked.
+
+Zarr and numcodecs have no limit for it: numcodecs allocates what the header of a zstd, Blosc or LZ4 chunk says
+(``ZSTD_getFrameContentSize``), and gzip, zlib, bz2 and lzma run to their end. So 66 kB can take 2 GB before Zarr
+compares the size with that of the chunk. Headers are read here; formats without one are unpacked up to a limit.
+"""
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["COMPRESSORS", "HEADERS", "unpacked_size"]
+
+Raw = bytes | memoryview
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_BLOCK = 1 << 17
+_MOST_STREAMS = 1000
+_MOST_LZMA_MEMORY = 2**28
+
+
+def unpacked_size(codec: Mapping[str, Any], raw: Raw, most: int) -> int:
+    """The number of bytes that a chunk unpacks to, or an upper bound.
+
+    Parameters
+    ----------
+    codec : the compressor's name, as ``"id"``, and its configuration
+    raw : the chunk
+    most : a size above this need not be exact
+
+    Examples
+    --------
+    >>> unpacked_size({"id": "zlib"}, zlib.compress(bytes(5000)), 10_000)
+    5000
+    >>> unpacked_size({"id": "zlib"}, zlib.compress(bytes(5000)), 100)
+    101
+    """
+    name = codec["id"]
+    if name in HEADERS:
+        return HEADERS[name](raw)
+    return _streamed(lambda: _decompressor(codec), raw, most)
+
+
+def _lz4(raw: Raw) -> int:
+    return int.from_bytes(raw[:4], "little")
+
+
+def _blosc(raw: Raw) -> int:
+    return int.from_bytes(raw[4:8], "little")
+
+
+def _zstd(raw: Raw) -> int:
+    """The frame's content size (RFC 8878, 3.1.1.1), or what its blocks can hold at most if it does not say."""
+    if raw[:4] != _ZSTD or len(raw) < 6:
+        raise ValueError("a chunk that is not zstd's")
+    descriptor = raw[4]
+    single = descriptor >> 5 & 1
+    at = 6 - single + (0, 1, 2, 4)[descriptor & 3]
+    width = (single, 2, 4, 8)[descriptor >> 6]
+    if width:
+        return int.from_bytes(raw[at : at + width], "little") + (256 if width == 2 else 0)
+    size, last = 0, False
+    while not last and at + 3 <= len(raw):
+        header = int.from_bytes(raw[at : at + 3], "little")
+        last, kind, length = bool(header & 1), header >> 1 & 3, header >> 3
+        size += _ZSTD_BLOCK if kind == 2 else length
+        at += 3 + (1 if kind == 1 else length)
+    return size
+
+
+def _decompressor(codec: Mapping[str, Any]) -> Any:
+    if codec["id"] == "bz2":
+        return bz2.BZ2Decompressor()
+    if codec["id"] == "lzma":
+        form = codec.get("format", lzma.FORMAT_XZ)
+        limit = None if form == lzma.FORMAT_RAW else _MOST_LZMA_MEMORY
+        return lzma.LZMADecompressor(form, limit, codec.get("filters"))
+    return zlib.decompressobj(31 if codec["id"] == "gzip" else 15)
+
+
+def _streamed(make: Callable[[], Any], raw: Raw, most: int) -> int:
+    """What one stream after the other unpacks to, up to one byte more than `most`."""
+    size = 0
+    for _ in range(_MOST_STREAMS):
+        unpack = make()
+        size += len(unpack.decompress(raw, most + 1 - size))
+        if not unpack.eof or size > most:  # Too long, or cut short, which the codec will say.
+            return size
+        raw = unpack.unused_data.lstrip(b"\0")
+        if not raw:
+            return size
+    raise ValueError(f"a chunk of more than {_MOST_STREAMS} compressed streams")
+
+
+HEADERS: dict[str, Callable[[Raw], int]] = {"blosc": _blosc, "lz4": _lz4, "zstd": _zstd}
+"""Compressors whose chunks say what they unpack to."""
+COMPRESSORS = {*HEADERS, "bz2", "gzip", "lzma", "zlib"}

@@ -1,0 +1,160 @@
+"""Storage that changes, shrinks or is incomplete while it is in use: an error or a word, never a wrong result."""
+
+import os
+import shutil
+
+import h5py
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+import relunmd
+from relunmd.errors import FileError
+from relunmd.matrix import Scratch, StoredArray, StoredCsr
+from relunmd.matrix.dense import DenseSource
+from relunmd.matrix.read_check import ReadCheck, row_sums
+
+X = np.maximum(0, np.random.default_rng(0).standard_normal((600, 40)) - 0.5)
+ALL = slice(0, len(X))
+
+
+def as_zarr(folder, A=X):
+    array = zarr.create_array(str(folder / "X.zarr"), shape=A.shape, chunks=(100, 40), dtype=A.dtype)
+    array[:] = A
+    return zarr.open(str(folder / "X.zarr"), mode="r")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64, np.longdouble, bool])
+@pytest.mark.parametrize("width", [1, 7, 8])
+def test_every_changed_entry_is_seen(dtype, width):
+    A = np.arange(5 * width).reshape(5, width).astype(dtype)
+    before = row_sums(A)
+    assert before.shape == (5,)
+    B = A.copy()
+    B[3, width - 1] = not B[3, width - 1] if dtype is bool else B[3, width - 1] + 1
+    np.testing.assert_array_equal(np.flatnonzero(row_sums(B) != before), [3])
+    np.testing.assert_array_equal(row_sums(np.asfortranarray(A)), before)
+
+
+@given(st.integers(0, 2**32), st.floats(0, 0.5))
+def test_sums_of_sparse_rows_do_not_depend_on_where_they_are_cut(seed, density):
+    A = sparse.random_array((9, 6), density=density, format="csr", random_state=np.random.default_rng(seed))
+    whole = row_sums(A)
+    np.testing.assert_array_equal(np.concatenate([row_sums(A[:4]), row_sums(A[4:])]), whole)
+    if A.nnz:
+        moved = A.copy()
+        moved.indices = moved.indices.copy()
+        moved.indices[0] = (moved.indices[0] + 1) % 6
+        row = int(np.flatnonzero(np.diff(A.indptr))[0])
+        np.testing.assert_array_equal(np.flatnonzero(row_sums(moved) != whole), [row])
+
+
+def test_rows_may_be_cut_elsewhere_when_they_are_read_again():
+    check = ReadCheck(len(X))
+    check.verify(slice(0, 300), X[:300])
+    check.verify(slice(100, 600), X[100:])
+    Y = X.copy()
+    Y[450, 3] += 1
+    with pytest.raises(FileError, match="row 450 has other entries than when it was validated"):
+        check.verify(slice(400, 500), Y[400:500])
+    check.verify(ALL, X)
+
+
+def spoil_zarr(folder):
+    shutil.rmtree(folder / "X.zarr" / "c")
+
+
+def spoil_npy(folder):
+    os.truncate(folder / "X.npy", 5000)
+
+
+def overwrite_npy(folder):
+    again = np.load(folder / "X.npy", mmap_mode="r+")
+    again[5] += 1
+    again.flush()
+    os.utime(folder / "X.npy", ns=(1, 1))  # Where the clock of the file system is coarse.
+
+
+CASES = {
+    "zarr chunks removed": (as_zarr, spoil_zarr, "X changed while it was in use"),
+    "npy truncated": (
+        lambda folder: np.save(folder / "X.npy", X) or np.load(folder / "X.npy", mmap_mode="r"),
+        spoil_npy,
+        "was truncated",
+    ),
+    "npy overwritten": (
+        lambda folder: np.save(folder / "X.npy", X) or np.load(folder / "X.npy", mmap_mode="r"),
+        overwrite_npy,
+        "was written to",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_sources_notice(tmp_path, case):
+    make, spoil, words = CASES[case]
+    A = make(tmp_path)
+    source = StoredArray(A) if isinstance(A, zarr.Array) else DenseSource(A)
+    source.part(ALL, len(X), Scratch())
+    spoil(tmp_path)
+    with pytest.raises(FileError, match=words):
+        source.part(ALL, len(X), Scratch())
+
+
+def test_a_stored_sparse_matrix_notices_too(tmp_path):
+    A = sparse.csr_array(X)
+    with h5py.File(tmp_path / "X.h5", "w") as file:
+        for name in ("data", "indices", "indptr"):
+            file[name] = getattr(A, name)
+        file.attrs["shape"] = A.shape
+        source = StoredCsr(file)
+        source.part(ALL, len(X), Scratch())
+        file["data"][7] = 100.0
+        with pytest.raises(FileError, match="X changed while it was in use"):
+            source.part(ALL, len(X), Scratch())
+
+
+def test_a_file_that_another_one_replaced_is_still_mapped(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    source = DenseSource(np.load(tmp_path / "X.npy", mmap_mode="r"))
+    np.save(tmp_path / "other.npy", X + 1)
+    (tmp_path / "other.npy").replace(tmp_path / "X.npy")
+    source.part(ALL, len(X), Scratch())
+    (tmp_path / "X.npy").unlink()
+    np.testing.assert_array_equal(source.part(ALL, len(X), Scratch())[0].read(ALL), X)
+
+
+def test_a_sparse_matrix_that_lacks_chunks_is_reported(tmp_path, caplog):
+    A = sparse.csr_array(X)
+    group = zarr.create_group(str(tmp_path / "X.zarr"), attributes={"shape": list(A.shape)})
+    for name in ("data", "indices", "indptr"):
+        member = getattr(A, name)
+        group.create_array(name, shape=member.shape, chunks=(1000,), dtype=member.dtype)[:] = member
+    with caplog.at_level("WARNING", "relunmd"):
+        StoredCsr(group)
+        assert caplog.messages == []
+        (tmp_path / "X.zarr" / "data" / "c" / "1").unlink()
+        StoredCsr(zarr.open(str(tmp_path / "X.zarr"), mode="r"))
+    assert [message.partition(" are")[0] for message in caplog.messages] == [
+        f"1 of {-(-A.nnz // 1000)} chunks of the Zarr array '/data'"
+    ]
+
+
+def test_a_store_that_lacks_chunks_is_reported(tmp_path, caplog):
+    with caplog.at_level("WARNING", "relunmd"):
+        whole = relunmd.decompose(as_zarr(tmp_path), 2, max_iter=1)
+        assert caplog.messages == []
+        (tmp_path / "X.zarr" / "c" / "0" / "0").unlink()
+        (tmp_path / "X.zarr" / "c" / "4" / "0").unlink()
+        part = relunmd.decompose(zarr.open(str(tmp_path / "X.zarr"), mode="r"), 2, max_iter=1)
+    (message,) = caplog.messages
+    assert message.startswith("2 of 6 chunks of the Zarr array '/' are not stored and read as its fill value, 0.0.")
+    assert part.fingerprint.nonzeros < whole.fingerprint.nonzeros
+    memory = zarr.create_array(zarr.storage.MemoryStore(), shape=X.shape, chunks=(100, 40), dtype=X.dtype)
+    memory[:100] = X[:100]
+    with caplog.at_level("WARNING", "relunmd"):
+        StoredArray(memory)
+    assert caplog.messages[-1].startswith("5 of 6 chunks")
