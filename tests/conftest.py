@@ -6,8 +6,10 @@ import signal
 import numpy as np
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 from relunmd.executor import ThreadExecutor
+from relunmd.matrix import layout as layouts
 from relunmd.validation import check_matrix, make_problem
 
 # The same examples every time, so that a green run stays green; `--hypothesis-profile=default` looks for new ones.
@@ -17,6 +19,9 @@ settings.load_profile("repeatable")
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, which some of them press.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Several test processes share the cores, and small products over several BLAS threads then take ten times as long.
+threadpool_limits(1, "blas")
 
 # As it was before any test changed the environment.
 DATA = os.environ.get("RELUNMD_DATA")
@@ -45,6 +50,35 @@ def relative_error(X, W, H):
 def projection(X, Theta):
     """Equation (3): X where it is positive, min(0, Θ) elsewhere."""
     return np.where(X > 0, X, np.minimum(0, Theta))
+
+
+SMALL_LAYOUT = {
+    "_TILE_ENTRIES": 1,
+    "_TILE_ROWS": (2, 2),
+    "_STRIP_ENTRIES": 1,
+    "_STRIP_ROWS": 4,
+    "_LEAST_BLOCKS": 2,
+    "_MOST_BLOCKS": 3,
+    "_WIDE": 8,
+    "_TILE_COLUMNS": 7,
+}
+"""Constants of `relunmd.matrix.layout` that cut a 40 × 30 matrix into 3 blocks of up to 4 strips of 5 column tiles."""
+
+
+@pytest.fixture
+def small_layout(monkeypatch):
+    """Every matrix has several blocks, several strips and tiles in a block, and several column tiles in a strip."""
+    for name, value in SMALL_LAYOUT.items():
+        monkeypatch.setattr(layouts, name, value)
+
+
+@pytest.fixture(params=["usual layout", "small layout"])
+def layout(request):
+    """Runs a test with both layouts; returns whether it is the small one."""
+    small = request.param == "small layout"
+    if small:
+        request.getfixturevalue("small_layout")
+    return small
 
 
 @pytest.fixture

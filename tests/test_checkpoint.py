@@ -1,11 +1,16 @@
 """Checkpoints: a run that is stopped anyhow, anywhere, goes on with the same bits."""
 
 import contextlib
+import errno
 import json
 import logging
 import os
 import shutil
 import signal
+import socket
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 import tracemalloc
@@ -17,9 +22,11 @@ import pytest
 from scipy import sparse
 
 import relunmd
-from relunmd import FileError, InputError, Status
+from relunmd import FileError, InputError, Status, file_lock
 from relunmd import checkpoint as checkpoints
 from relunmd.archive import read_archive, write_archive
+from relunmd.cluster import remove_other_rows
+from relunmd.file_lock import FileLock, LockedError
 from tests import killed
 from tests.conftest import synthetic
 from tests.mutants import mutants
@@ -279,9 +286,11 @@ class TestLimits:
             signal.signal(signal.SIGINT, before)
         assert (d.status, d.n_iter) == (Status.INTERRUPTED, 30)
         assert not (tmp_path / "run.npz").exists()
+        with pytest.raises(InputError, match="in use by process"):
+            run(tmp_path / "run.npz")
         go_on.set()
         killed.wait_for_writer()
-        assert (tmp_path / "run.npz").exists()
+        assert [file.name for file in tmp_path.iterdir()] == ["run.npz"]
 
     def test_no_thread_to_be_had(self, tmp_path, monkeypatch):
         def fail(self):
@@ -313,18 +322,20 @@ class TestRefused:
         return tmp_path / "run.npz"
 
     CHANGES: ClassVar = {
-        "rank was 4 and is 3": {"rank": 3},
-        "algorithm was 'qn' and is '3b'": {"algorithm": "3b"},
-        "settings was .*'memory': 10.* and is .*'memory': 3": {"algorithm": relunmd.QuasiNewton(memory=3)},
-        "dtype was 'float64' and is 'float32'": {"dtype": np.float32},
-        "init was .*'shifted'.* and is .*'random'": {"init": "random"},
-        "n_starts was 1 and is 2": {"n_starts": 2},
-        "random_state was 0 and is 1": {"random_state": 1},
-        r"shape of X was \(40, 30\) and is \(39, 30\)": {"X": X[:-1]},
-        "dtype of X was float64 and is float32": {"X": X.astype(np.float32), "dtype": np.float64},
-        "sum of X was .* and is": {"X": X + (X > 0) * 1e-6},
+        "rank: checkpoint has 4, this call has 3": {"rank": 3},
+        "algorithm: checkpoint has 'qn', this call has '3b'": {"algorithm": "3b"},
+        "settings: checkpoint has .*'memory': 10.*, this call has .*'memory': 3": {
+            "algorithm": relunmd.QuasiNewton(memory=3)
+        },
+        "dtype: checkpoint has 'float64', this call has 'float32'": {"dtype": np.float32},
+        "init: checkpoint has .*'shifted'.*, this call has .*'random'": {"init": "random"},
+        "n_starts: checkpoint has 1, this call has 2": {"n_starts": 2},
+        "random_state: checkpoint has 0, this call has 1": {"random_state": 1},
+        r"shape of X: checkpoint has \(40, 30\), this call has \(39, 30\)": {"X": X[:-1]},
+        "dtype of X: checkpoint has float64, this call has float32": {"X": X.astype(np.float32), "dtype": np.float64},
+        "sum of X: checkpoint has .*, this call has": {"X": X + (X > 0) * 1e-6},
         "number of nonzeros of X": {"X": X * (X > 0.01)},
-        "in another order": {"X": X[::-1]},
+        "X has other entries, or its rows or columns are in another order": {"X": X[::-1]},
     }
 
     @pytest.mark.parametrize("sentence", CHANGES)
@@ -334,27 +345,39 @@ class TestRefused:
             run(path, **self.CHANGES[sentence])
         assert path.read_bytes() == before
 
+    def test_a_binary_matrix_with_one_entry_moved(self, tmp_path):
+        """Shape, number of nonzeros and sums agree."""
+        one = (np.random.default_rng(0).random((40, 30)) < 0.2) * 1.0
+        other = one.copy()
+        i, j = np.argwhere(one)[0]
+        other[i, j], other[i, np.flatnonzero(one[i] == 0)[0]] = 0, 1
+        run(tmp_path / "run.npz", X=one, max_iter=5)
+        with pytest.raises(InputError, match="X has other entries"):
+            run(tmp_path / "run.npz", X=other, max_iter=6)
+        for same in (sparse.csr_array(one), np.asfortranarray(one)):
+            assert run(tmp_path / "run.npz", X=same, max_iter=6).n_iter == 6
+
     def test_a_given_start_is_part_of_it(self, tmp_path):
         W, H = np.ones((40, 4)), np.ones((4, 30))
         run(tmp_path / "run.npz", init=(W, H), max_iter=5)
         run(tmp_path / "run.npz", init=(W, H), max_iter=6)
-        with pytest.raises(InputError, match="init was"):
+        with pytest.raises(InputError, match="init: checkpoint has"):
             run(tmp_path / "run.npz", init=(2 * W, H))
 
     def test_a_seed_that_is_no_number_is_not_asked_and_the_file_keeps_its_own(self, path):
         run(path, random_state=None, max_iter=6)
         run(path, random_state=np.random.default_rng(3), max_iter=7)
-        with pytest.raises(InputError, match="random_state was 0 and is 6"):
+        with pytest.raises(InputError, match="random_state: checkpoint has 0, this call has 6"):
             run(path, random_state=6, max_iter=8)
         same_bits(run(None), run(path, random_state=0))
 
     def test_a_number_where_there_was_none(self, tmp_path):
         run(tmp_path / "run.npz", random_state=None, max_iter=5)
-        with pytest.raises(InputError, match="random_state was None and is 5"):
+        with pytest.raises(InputError, match="random_state: checkpoint has None, this call has 5"):
             run(tmp_path / "run.npz", random_state=5)
 
     def test_random_bits_of_another_kind(self, path):
-        with pytest.raises(InputError, match="generator was 'PCG64' and is 'MT19937'"):
+        with pytest.raises(InputError, match="generator: checkpoint has 'PCG64', this call has 'MT19937'"):
             run(path, random_state=np.random.Generator(np.random.MT19937(0)))
 
     @pytest.mark.parametrize("reason", [OSError("the disk of X is gone"), MemoryError()])
@@ -478,6 +501,133 @@ def test_what_is_being_written_is_not_written_over(tmp_path, monkeypatch, name):
     same_bits(d, run(None, algorithm=name, max_iter=40))
 
 
+class TestLocked:
+    def test_by_a_run_of_this_process(self, tmp_path):
+        refused = []
+
+        def another(progress):
+            if progress.iteration == 3:
+                with pytest.raises(InputError, match="checkpoint must not be in use by another run") as told:
+                    run(tmp_path / "run.npz")
+                refused.append(str(told.value))
+
+        same_bits(run(None), run(tmp_path / "run.npz", callback=another))
+        (sentence,) = refused
+        assert str(tmp_path / "run.npz") in sentence
+        assert f"process {os.getpid()} on {socket.gethostname()} since 20" in sentence
+        assert [file.name for file in tmp_path.iterdir()] == ["run.npz"]
+
+    def test_by_another_process_until_it_is_killed(self, tmp_path):
+        log = tmp_path / "log"
+        log.touch()
+        process = killed.CONTEXT.Process(target=killed.run, args=("qn", "dense", tmp_path / "run.npz", log))
+        process.start()
+        while not log.read_text():
+            time.sleep(0.01)
+        with pytest.raises(InputError, match=f"in use by process {process.pid} on"):
+            relunmd.decompose(killed.X, checkpoint=tmp_path / "run.npz", **killed.RUN)
+        process.kill()
+        process.join()
+        assert relunmd.decompose(killed.X, checkpoint=tmp_path / "run.npz", **killed.RUN).n_iter == 40
+
+    def test_a_forked_process_does_not_keep_it(self, tmp_path):
+        program = f"""
+            import os, pathlib, time
+            from relunmd.file_lock import FileLock
+            lock = FileLock(pathlib.Path({str(tmp_path / "run.npz")!r}))
+            lock.acquire()
+            child = os.fork()
+            if child == 0:
+                os.close(1)
+                time.sleep(60)
+            print(child, flush=True)
+            os._exit(0)
+        """
+        if not hasattr(os, "fork"):
+            pytest.skip("no fork")
+        done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, check=True)
+        try:
+            lock = FileLock(tmp_path / "run.npz")
+            lock.acquire()
+            lock.release()
+        finally:
+            os.kill(int(done.stdout), signal.SIGKILL)
+
+    def test_what_its_holder_removes_meanwhile_is_not_locked(self, tmp_path, monkeypatch):
+        """The one who waits has opened a file that is gone when it has locked it."""
+        original, holder, locked = file_lock._lock, FileLock(tmp_path / "run.npz"), []
+        holder.acquire()
+
+        def late(descriptor):
+            if not locked:
+                holder.release()
+            locked.append(descriptor)
+            original(descriptor)
+
+        monkeypatch.setattr(file_lock, "_lock", late)
+        lock = FileLock(tmp_path / "run.npz")
+        lock.acquire()
+        assert len(locked) == 2
+        with pytest.raises(LockedError, match=f"process {os.getpid()} on"):
+            FileLock(tmp_path / "run.npz").acquire()
+        lock.release()
+        assert not list(tmp_path.iterdir())
+
+    def test_where_files_cannot_be_locked_the_run_goes_on(self, tmp_path, monkeypatch, caplog):
+        def fail(descriptor):
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(file_lock, "_lock", fail)
+        same_bits(run(None), run(tmp_path / "run.npz"))
+        assert "run.npz cannot be locked against other runs: [Errno" in caplog.text
+
+    def test_a_planted_link_is_not_followed(self, tmp_path, caplog):
+        lock, diary = FileLock(tmp_path / "run.npz"), tmp_path / "diary"
+        diary.write_text("dear diary")
+        lock._path.symlink_to(diary)
+        same_bits(run(None), run(tmp_path / "run.npz"))
+        assert diary.read_text() == "dear diary"
+        assert "cannot be locked" in caplog.text
+
+
+class TestRowsBeside:
+    """`<checkpoint>.rows`, where a run on a cluster puts its rows."""
+
+    OURS: ClassVar = ("0123456789ab", "cdef01234567")
+
+    @pytest.fixture
+    def home(self, tmp_path):
+        home = tmp_path / "run.npz.rows"
+        for name in (*self.OURS, "photos", "abcdef"):
+            (home / name).mkdir(parents=True)
+            (home / name / "part-000000.npz").write_text("rows")
+        (home / self.OURS[0] / ".relunmd-01234567-0123456789ab.partial").write_text("rows")
+        return home
+
+    def test_of_earlier_checkpoints_are_removed_and_no_others(self, home):
+        (home / "aaaaaaaaaaaa").mkdir()
+        (home / "aaaaaaaaaaaa" / "thesis.tex").write_text("mine")
+        (home / "bbbbbbbbbbbb").symlink_to(home / "photos")
+        (home / "cccccccccccc").mkdir()
+        (home / "cccccccccccc" / "part-000000.npz").symlink_to(home / "photos" / "part-000000.npz")
+        before = {file.name for file in home.iterdir()}
+        remove_other_rows(home.with_name("run.npz"), {"folder": f"run.npz.rows/{self.OURS[1]}"})
+        assert {file.name for file in home.iterdir()} == before - {self.OURS[0]}
+        assert (home / "photos" / "part-000000.npz").exists()
+
+    def test_a_link_is_not_followed(self, home, caplog):
+        elsewhere = home.rename(home.with_name("elsewhere"))
+        home.symlink_to(elsewhere)
+        remove_other_rows(home.with_name("run.npz"), None)
+        assert (elsewhere / self.OURS[0]).exists()
+        assert "is a symbolic link" in caplog.text
+
+    def test_a_run_on_one_machine_removes_none(self, home):
+        before = sorted(home.rglob("*"))
+        run(home.with_name("run.npz"))
+        assert sorted(home.rglob("*")) == before
+
+
 class TestKilled:
     @pytest.mark.parametrize("kind", killed.KINDS)
     @pytest.mark.parametrize("name", ["qn", "a-nmd", "em", "3b-factored"])
@@ -492,7 +642,9 @@ class TestKilled:
             process = killed.CONTEXT.Process(target=killed.run, args=(name, kind, path, log))
             process.start()
             in_writing = kills % 2 == 0 and _partial_appears(path, process)
-            time.sleep(random.uniform(0, 0.002 if in_writing else 0.3))
+            if kills % 4 == 1:  # At some other time a run of its own speed may have made no iteration yet.
+                _iteration_appears(log, process)
+            time.sleep(random.uniform(0, 0.002 if in_writing else 0.2))
             process.kill()
             process.join()
             iterations = [int(line) for line in log.read_text().split()]
@@ -514,6 +666,12 @@ class TestKilled:
 
 def _partials(path):
     return [file for file in path.parent.iterdir() if file.name.endswith(".partial")]
+
+
+def _iteration_appears(log, process):
+    """Wait until the run has made an iteration."""
+    while process.is_alive() and not log.read_text():
+        time.sleep(0.002)
 
 
 def _partial_appears(path, process):
@@ -541,7 +699,7 @@ class TestDisk:
         assert process.exitcode == 0
         with np.load(tmp_path / "outcome") as told:
             assert told["intact"]
-            assert told["files"].tolist() == ["run.npz"]
+            assert [name for name in told["files"].tolist() if not name.endswith(".lock")] == ["run.npz"]
             assert told["status"] == "MAX_ITER"
             assert "run.npz could not be written" in str(told["log"])
             found = told["W"].tobytes(), told["H"].tobytes()

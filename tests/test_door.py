@@ -1,6 +1,7 @@
 """What bad input gets: one sentence that names the argument, what it must be and what was given."""
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,9 +9,13 @@ from scipy import sparse
 
 import relunmd
 from relunmd import memory
+from relunmd.algorithms import ALGORITHMS
+from relunmd.errors import InputError
+from relunmd.init import INITS, Init
 from tests.conftest import relative_error, synthetic
 
 GOOD = synthetic(12, 9, 2)
+FRUGAL = ", ".join(name for name, algorithm in ALGORITHMS.items() if algorithm.dense_arrays == 0)
 
 
 def with_entry(value, place=(3, 4), dtype=np.float64):
@@ -61,7 +66,7 @@ BAD_X = {
         "the first at row 3, column 4",
     ),
     "all zero": (np.zeros((4, 4)), "X must have a positive entry. Got a matrix of zeros"),
-    "masked": (np.ma.masked_equal(GOOD, 0), "X must not be a masked array"),
+    "masked": (np.ma.masked_equal(GOOD, 0), "missing values are not supported yet. Got one with"),
 }
 
 BAD_ARGUMENTS = {
@@ -72,10 +77,10 @@ BAD_ARGUMENTS = {
     "rank text": ({"rank": "2"}, "Got '2'."),
     "unknown algorithm": (
         {"algorithm": "nmf"},
-        "algorithm must be one of auto, naive, a-naive, em, a-em, a-nmd, 3b, 3b-factored, qn, tsvd",
+        f"algorithm must be one of auto, {', '.join(ALGORITHMS)}, or a settings object",
     ),
     "algorithm class": ({"algorithm": relunmd.ANMD}, "or a settings object such as relunmd.ANMD(beta0=0.9)"),
-    "unknown init": ({"init": "zeros"}, "init must be one of random, tsvd, nuclear, mean-corrected, shifted, auto"),
+    "unknown init": ({"init": "zeros"}, f"init must be one of {', '.join(INITS)}"),
     "init shape": (
         {"init": (np.ones((12, 2)), np.ones((3, 9)))},
         "W0 of shape (12, k) and H0 of shape (k, 9) with 1 ≤ k ≤ rank = 2. Got (12, 2) and (3, 9).",
@@ -94,16 +99,20 @@ BAD_ARGUMENTS = {
     "init of another X": ({"init": relunmd.decompose(np.eye(5), 2, max_iter=1)}, "Got (5, 2) and (2, 5)."),
     "tol negative": (
         {"tol": -1e-3},
-        "tol must be a number of at least 0 (which turns it off) and below 1. Got -0.001.",
+        "tol must be a number in [0, 1); 0 disables it. Got -0.001.",
     ),
-    "tol None": ({"tol": None}, "and below 1. Got None."),
-    "tol 1": ({"tol": 1}, "and below 1. Got 1."),
+    "tol None": ({"tol": None}, "tol must be a number in [0, 1); 0 disables it. Got None."),
+    "tol 1": ({"tol": 1}, "tol must be a number in [0, 1); 0 disables it. Got 1."),
     "target above 1": ({"target_error": 1.5}, "target_error must be a number from 0 to 1, or None. Got 1.5."),
     "target text": ({"target_error": "small"}, "Got 'small'."),
     "target nan": ({"target_error": np.nan}, "target_error must be a number from 0 to 1"),
     "max_iter negative": ({"max_iter": -1}, "max_iter must be an integer of at least 0, or None. Got -1."),
     "max_iter float": ({"max_iter": 10.5}, "max_iter must be an integer of at least 0, or None. Got 10.5."),
     "max_time 0": ({"max_time": 0}, "max_time must be a positive number of seconds, or None. Got 0."),
+    "max_time beyond floats": (
+        {"max_time": 10**400},
+        "max_time must be a positive number of seconds, or None. Got 1000",
+    ),
     "max_time negative": ({"max_time": -3}, "max_time must be a positive number of seconds, or None. Got -3."),
     "endless": (
         {"tol": 0, "max_iter": None},
@@ -114,8 +123,8 @@ BAD_ARGUMENTS = {
     "seed negative": ({"random_state": -1}, "random_state must be None, an integer of at least 0"),
     "seed text": ({"random_state": "seed"}, "Got 'seed'."),
     "callback": ({"callback": 3}, "callback must be a function of one argument, or None. Got 3."),
-    "n_jobs 0": ({"n_jobs": 0}, "n_jobs must be a positive integer, -1 or None. Got 0."),
-    "n_jobs array": ({"n_jobs": np.ones(2)}, "n_jobs must be a positive integer"),
+    "n_jobs 0": ({"n_jobs": 0}, "n_jobs must be an integer other than 0, or None; -1 uses all cores. Got 0."),
+    "n_jobs array": ({"n_jobs": np.ones(2)}, "n_jobs must be an integer other than 0"),
     "algorithm array": ({"algorithm": np.ones(2)}, "algorithm must be one of"),
     "n_jobs float": ({"n_jobs": 1.5}, "Got 1.5."),
 }
@@ -167,8 +176,12 @@ def test_dtype_that_cannot_hold_the_data():
     ("algorithm", "init", "sentence"),
     [
         ("3b", "tsvd", "algorithm='3b', which keeps 4 arrays of the size of X (12 × 9, float64), would take 3.46 kB"),
-        ("3b", "tsvd", "These algorithms keep no such array: 3b-factored, qn, tsvd."),
-        ("naive", "nuclear", "These starts keep no such array: random, tsvd, mean-corrected, shifted, auto."),
+        ("3b", "tsvd", f"These algorithms keep no such array: {FRUGAL}."),
+        (
+            "naive",
+            "nuclear",
+            f"These starts keep no such array: {', '.join(name for name, i in INITS.items() if not i.dense_arrays)}.",
+        ),
     ],
 )
 def test_too_little_memory_is_said_before_anything_is_allocated(monkeypatch, algorithm, init, sentence):
@@ -178,6 +191,64 @@ def test_too_little_memory_is_said_before_anything_is_allocated(monkeypatch, alg
     assert sentence in str(caught.value)
     assert "1 kB is free" in str(caught.value)
     assert isinstance(caught.value, MemoryError)
+
+
+TALL = np.ones((400_000, 40), np.uint8)
+"""16 MB of bytes; at rank 40 in float64 an array like W and one like H together are 128 MB, which are not allocated."""
+
+
+class Reached(Exception):
+    """The memory sufficed."""
+
+
+class Nothing(Init):
+    name = "nothing"
+    summary = "allocates nothing"
+
+    def make(self, problem, random):
+        raise Reached
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "pairs_free", "fits"),
+    [
+        ("3b-factored", 5, False),
+        ("3b-factored", 15, True),
+        ("qn", 20, False),
+        ("qn", 45, True),
+        ("tsvd", 15, True),
+        (relunmd.QuasiNewton(memory=10), 45, True),
+        (relunmd.QuasiNewton(memory=100), 45, False),
+        (relunmd.QuasiNewton(memory=100), 100, False),
+        (relunmd.QuasiNewton(memory=100), 150, True),
+    ],
+)
+def test_memory_for_arrays_like_w_and_h(monkeypatch, algorithm, pairs_free, fits):
+    """Refused where the arrays that the algorithm keeps do not fit; `pairs_free` counts arrays like W and H."""
+    pair = 8 * 40 * sum(TALL.shape)
+    monkeypatch.setattr(memory, "available_bytes", lambda: pairs_free * pair)
+    with pytest.raises(Reached if fits else relunmd.InsufficientMemoryError):
+        relunmd.decompose(TALL, 40, algorithm, Nothing())
+
+
+def test_memory_for_several_starts(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 15 * 8 * 40 * sum(TALL.shape))
+    with pytest.raises(relunmd.InsufficientMemoryError):
+        relunmd.decompose(TALL, 40, "3b-factored", Nothing(), n_starts=2)
+
+
+@pytest.mark.parametrize(("checkpoint", "fits"), [(False, True), (True, False)])
+def test_memory_for_a_checkpoint(monkeypatch, tmp_path, checkpoint, fits):
+    """With "3b", which keeps four arrays of the size of X, and two of them twice while a checkpoint is written."""
+    X = synthetic(200, 150, 2)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 5 * X.nbytes)
+    with pytest.raises(Reached if fits else relunmd.InsufficientMemoryError):
+        relunmd.decompose(X, 1, "3b", Nothing(), checkpoint=tmp_path / "run.npz" if checkpoint else None)
+
+
+def test_very_many_starts_are_refused_before_any_is_made():
+    with pytest.raises(relunmd.InsufficientMemoryError):
+        relunmd.decompose(TALL, 40, n_starts=10**12)
 
 
 def test_unknown_memory_is_logged_and_the_run_goes_on(monkeypatch, caplog):
@@ -296,7 +367,7 @@ def test_keeping_dense_arrays_for_a_sparse_matrix_is_said(monkeypatch, caplog, n
         record for record in caplog.records if "4 arrays of the size of X (12 × 9, float64), takes" in record.message
     ]
     assert [record.levelname for record in said] == ["INFO" if needed == 1 else "WARNING"]
-    assert "These algorithms keep no such array: 3b-factored, qn, tsvd." in said[0].message
+    assert f"These algorithms keep no such array: {FRUGAL}." in said[0].message
     caplog.clear()
     with caplog.at_level(logging.INFO, "relunmd"):
         relunmd.decompose(sparse.csr_array(GOOD), 2, "3b-factored", max_iter=1)
@@ -312,3 +383,75 @@ def test_every_kind_of_seed(seed):
 def test_a_seed_that_made_x_does_not_find_x():
     X = synthetic(30, 20, 3, seed=0)
     assert relunmd.decompose(X, 3, init="random", random_state=0, max_iter=0).error > 0.5
+
+
+def small_matrices():
+    """Small and nearly dense ones, on which a quasi-Newton run alone ends above the truncated SVD now and then."""
+    yield np.array([[1, 1], [0, 1.0]]), 1
+    for shape in ((2, 2), (3, 3), (4, 3), (5, 5), (8, 6)):
+        for seed in range(3):
+            random = np.random.default_rng(seed)
+            for X in ((random.random(shape) < 0.6) * 1.0, random.poisson(1.0, shape) * 1.0):
+                if X.any():
+                    yield X, 1
+
+
+def test_never_worse_than_the_baseline():
+    below = 0
+    for X, rank in small_matrices():
+        found, baseline = (relunmd.decompose(X, rank, name, random_state=0) for name in ("auto", "tsvd"))
+        assert found.error <= baseline.error * (1 + 1e-9) + 1e-12
+        assert relative_error(X, found.W, found.H) == pytest.approx(found.error, abs=1e-9)
+        assert found.error == found.history.error.min()
+        below += found.error < 0.99 * baseline.error
+    assert below > 5
+
+
+def test_a_ridge_has_no_baseline(monkeypatch):
+    def never(*given, **named):
+        raise AssertionError("the baseline was computed")
+
+    monkeypatch.setattr("relunmd.algorithms.quasi_newton.truncated_svd", never)
+    X = np.array([[1, 1], [0, 1.0]])
+    relunmd.decompose(X, 1, relunmd.QuasiNewton(ridge=0.1), random_state=0)
+    with pytest.raises(AssertionError, match="the baseline was computed"):
+        relunmd.decompose(X, 1, random_state=0)
+
+
+@pytest.mark.parametrize("stop", [3, 60, 100, 115])
+def test_a_run_that_continues_from_the_baseline_is_resumed_with_the_same_bits(tmp_path, stop):
+    X, settings = np.array([[1, 1], [0, 1.0]]), {"random_state": 0, "tol": 0, "target_error": 0.35682209}
+    whole = relunmd.decompose(X, 1, **settings)
+    assert whole.status is relunmd.Status.TARGET
+    relunmd.decompose(X, 1, **settings, max_iter=stop, checkpoint=tmp_path / "run.npz")
+    again = relunmd.decompose(X, 1, **settings, checkpoint=tmp_path / "run.npz")
+    assert again.n_iter == whole.n_iter
+    np.testing.assert_array_equal(again.W @ again.H, whole.W @ whole.H)
+    np.testing.assert_array_equal(again.history.error, whole.history.error)
+
+
+def test_initial_factors_are_not_copied_for_a_checksum_that_nobody_asks_for(monkeypatch, tmp_path):
+    seen = []
+    monkeypatch.setattr("relunmd.door.zlib", SimpleNamespace(crc32=lambda data: seen.append(data) or 0))
+    init = np.ones((12, 2)), np.ones((2, 9))
+    relunmd.decompose(GOOD, 2, init=init, max_iter=1)
+    assert seen == []
+    relunmd.decompose(GOOD, 2, init=init, max_iter=1, checkpoint=tmp_path / "run.npz")
+    assert [np.shares_memory(np.asarray(data), factor) for data, factor in zip(seen, init, strict=True)] == [True, True]
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).max == np.finfo(np.float64).max, reason="long doubles are float64 here")
+def test_long_doubles_that_float64_cannot_hold():
+    for value, words in (
+        ("1e4000", "X must be finite in float64, which"),
+        ("1e-4000", "X must have a positive entry in"),
+    ):
+        with pytest.raises(InputError, match=words):
+            relunmd.decompose(np.full((4, 3), np.longdouble(value)), 1)
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_very_small_numbers_in_the_other_byte_order(kind):
+    X = np.full((6, 4), np.finfo(kind).tiny / 16, kind)
+    errors = [relunmd.decompose(X.astype(order + kind), 1, random_state=0, max_iter=5).error for order in "<>"]
+    assert errors[0] == errors[1]

@@ -1,6 +1,10 @@
 """What is shown while a run goes on."""
 
 import io
+import logging
+import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -73,3 +77,52 @@ def test_the_curve(errors, bars):
 def test_progress_of_a_run_goes_to_stdout(capsys):
     relunmd.decompose(np.eye(12), 4, random_state=0, max_iter=5, progress=True)
     assert capsys.readouterr().out.startswith("qn, rank 4: error ")
+
+
+class Failing(io.StringIO):
+    """A stream that fails from some letters on."""
+
+    def __init__(self, room, reason):
+        super().__init__()
+        self.room, self.reason = room, reason
+
+    def write(self, text):
+        if self.tell() + len(text) > self.room:
+            raise self.reason
+        return super().write(text)
+
+
+@pytest.mark.parametrize(
+    "reason", [BrokenPipeError(32, "Broken pipe"), OSError(28, "No space left"), ValueError("shut")]
+)
+class TestWhatCannotBeDrawn:
+    @pytest.mark.parametrize("room", [0, 80])
+    def test_does_not_end_a_run(self, monkeypatch, caplog, reason, room):
+        out = Failing(room, reason)
+        monkeypatch.setattr(sys, "stdout", out)
+        monkeypatch.setattr("relunmd.progress._FIRST_LINE", 0.0)
+        d = relunmd.decompose(np.eye(12), 4, random_state=0, max_iter=5, tol=0, progress=True)
+        assert d.n_iter == 5
+        assert caplog.text.count("The progress display is switched off") == 1
+        assert str(reason) in caplog.text
+
+    @pytest.mark.parametrize("room", [0, 10, 150, 400])
+    def test_on_a_terminal(self, caplog, reason, room):
+        streams, threads = (sys.stdout, sys.stderr), set(threading.enumerate())
+        console = Console(file=Failing(room, reason), force_terminal=True, width=120, color_system=None)
+        console.on_broken_pipe = _raise
+        with caplog.at_level(logging.WARNING, "relunmd"), ProgressDisplay("qn", Limits(), console) as display:
+            deadline = time.monotonic() + 30
+            while not display._off and time.monotonic() < deadline:  # The thread that redraws comes to it too.
+                display(Progress(1, 0.5, 0.4, 2, 0.4, None))
+                time.sleep(0.01)
+            assert (sys.stdout, sys.stderr) == streams
+            assert display(Progress(2, 0.5, 0.4, 2, 0.4, None)) is False
+        assert caplog.text.count("The progress display is switched off") == 1
+        for thread in set(threading.enumerate()) - threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def _raise():
+    raise

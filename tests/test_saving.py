@@ -17,7 +17,7 @@ from scipy import sparse
 
 import relunmd
 from relunmd import FileError, archive
-from relunmd.files import remove_partials, write_beside
+from relunmd.files import remove_partials, write_beside, write_folder_beside
 from relunmd.result import _VERSION
 from tests.conftest import synthetic
 from tests.mutants import members_of, mutants, npy, sealed
@@ -82,12 +82,12 @@ def test_the_fingerprint_is_that_of_the_users_matrix(kind, unit):
     dense = A.toarray() if sparse.issparse(A) else A.astype(np.float64)
     assert (found.shape, found.dtype, found.nonzeros) == (A.shape, str(A.dtype), np.count_nonzero(dense))
     assert found.total == pytest.approx(dense.sum(), rel=1e-12)
-    assert found.squares == pytest.approx((dense**2).sum(), rel=1e-12)
+    assert found.norm == pytest.approx(np.linalg.norm(dense / unit) * unit, rel=1e-12)
 
 
 def test_a_very_large_matrix_has_a_fingerprint_too(tmp_path):
     d = relunmd.decompose(X * 1e200, 2, max_iter=2)
-    assert d.fingerprint.squares == np.inf
+    assert d.fingerprint.norm == pytest.approx(np.linalg.norm(X) * 1e200)
     d.save(tmp_path / "model.npz")
     same(d, relunmd.Decomposition.load(tmp_path / "model.npz"))
 
@@ -342,3 +342,51 @@ def test_a_compressed_member_is_not_unpacked(tmp_path):
     (tmp_path / "model.npz").write_bytes(out.getvalue())
     with pytest.raises(FileError, match="compressed"):
         relunmd.Decomposition.load(tmp_path / "model.npz")
+
+
+class TestSomethingElseIsThere:
+    """Devices, pipes and folders are not replaced by a file, nor files by a folder."""
+
+    @pytest.mark.parametrize("write", [D.save, D.export_mat])
+    @pytest.mark.parametrize("linked", [False, True])
+    def test_a_pipe_stays(self, tmp_path, write, linked):
+        place = pipe = tmp_path / "pipe"
+        os.mkfifo(pipe)
+        if linked:
+            place = tmp_path / "link"
+            place.symlink_to(pipe)
+        with pytest.raises(
+            FileError, match=r"pipe could not be written: it exists and is a device, a pipe or a socket; name"
+        ):
+            write(place)
+        assert pipe.is_fifo()
+        assert {file.name for file in tmp_path.iterdir()} <= {"pipe", "link"}
+
+    @pytest.mark.parametrize("write", [D.save, D.export_mat])
+    def test_a_device_stays(self, monkeypatch, write):
+        """The refusal comes before anything is written beside it; so no test harms /dev."""
+        monkeypatch.setattr(Path, "open", None)
+        monkeypatch.setattr(Path, "replace", None)
+        with pytest.raises(FileError, match=r"/dev/null could not be written: it exists and is a device"):
+            write("/dev/null")
+        assert Path("/dev/null").is_char_device()
+
+    def test_a_folder_stays(self, tmp_path):
+        (tmp_path / "folder").mkdir()
+        with pytest.raises(FileError, match="it exists and is a folder; name a file"):
+            D.save(tmp_path / "folder")
+
+    @pytest.mark.parametrize("make", [os.mkfifo, Path.touch])
+    def test_what_is_no_folder_stays(self, tmp_path, make):
+        make(tmp_path / "X.zarr")
+        before = (tmp_path / "X.zarr").stat()
+        with pytest.raises(FileError, match=r"it exists and is a .*; name a folder"):
+            write_folder_beside(tmp_path / "X.zarr", lambda folder: pytest.fail("nothing is to be written"))
+        assert (tmp_path / "X.zarr").stat().st_ino == before.st_ino
+        assert len(list(tmp_path.iterdir())) == 1
+
+    def test_the_name_is_shown_escaped(self, tmp_path):
+        os.mkfifo(tmp_path / "\x1b[2J")
+        with pytest.raises(FileError) as caught:
+            D.save(tmp_path / "\x1b[2J")
+        assert str(caught.value).isprintable()

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import relunmd
-from relunmd import algorithms
+from relunmd import algorithms, door
 from relunmd.algorithms import Algorithm, State
-from relunmd.solve import FIRST_LEG, PATIENCE, Limits
+from relunmd.executor import ThreadExecutor
+from relunmd.solve import FIRST_LEG, PATIENCE, Limits, solve
 from tests.conftest import relative_error, synthetic
 
 X = synthetic(60, 50, 6, seed=1)
@@ -131,6 +132,56 @@ def test_ctrl_c_before_the_first_evaluation_is_raised():
 def test_an_error_in_a_step_comes_out():
     with pytest.raises(ZeroDivisionError):
         run([0.9, ZeroDivisionError()])
+
+
+class TestReadFailed:
+    @pytest.mark.parametrize("reason", [relunmd.FileError("chunk 3 of X is damaged"), OSError(5, "I/O error")])
+    def test_keeps_the_best_so_far(self, caplog, reason):
+        d = run([0.9, 0.4, 0.6, reason])
+        assert (d.status, d.error, iteration_of(d), d.n_iter) == (Status.READ_FAILED, 0.4, 1, 2)
+        assert f"X could not be read after iteration 2: {reason}" in caplog.text
+        assert caplog.records[-1].levelname == "ERROR"
+
+    def test_the_reason_is_handed_back(self, monkeypatch):
+        outcomes, reason = [], relunmd.FileError("X has changed")
+        monkeypatch.setattr(door, "solve", lambda *given: outcomes.append(solve(*given)) or outcomes[-1])
+        run([0.9, 0.4, reason])
+        run([0.9, 0.4], max_iter=3)
+        assert [outcome.failure for outcome in outcomes] == [reason, None]
+
+    def test_before_the_first_state_it_is_raised(self):
+        reason = relunmd.FileError("chunk 3 of X is damaged")
+        with pytest.raises(relunmd.FileError) as told:
+            run([reason])
+        assert told.value is reason
+        assert told.value.__cause__ is told.value.__context__ is None
+
+    def test_what_a_callback_cannot_read_is_its_own_affair(self):
+        def callback(progress):
+            raise FileNotFoundError("settings.toml")
+
+        with pytest.raises(FileNotFoundError, match=r"settings\.toml"):
+            relunmd.decompose(X, 3, callback=callback)
+
+    @pytest.mark.parametrize("settings", [{}, {"n_starts": 3, "init": "random", "max_iter": 120}])
+    def test_goes_on_from_its_checkpoint_once_x_can_be_read_again(self, tmp_path, monkeypatch, settings):
+        settings = {"rank": 3, "tol": 0, "max_iter": 30, "random_state": 0} | settings
+        whole, passes, original = relunmd.decompose(X, **settings), [], ThreadExecutor.run
+
+        def damaged(self, *given, **named):
+            passes.append(1)
+            if len(passes) >= 25:
+                raise relunmd.FileError("chunk 3 of X is damaged")
+            return original(self, *given, **named)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ThreadExecutor, "run", damaged)
+            d = relunmd.decompose(X, checkpoint=tmp_path / "run.npz", **settings)
+        assert d.status is Status.READ_FAILED
+        assert relative_error(X, d.W, d.H) == pytest.approx(d.error, rel=1e-9)
+        again = relunmd.decompose(X, checkpoint=tmp_path / "run.npz", **settings)
+        assert again.W.tobytes() == whole.W.tobytes()
+        assert again.history.error.tobytes() == whole.history.error.tobytes()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from relunmd.errors import InputError
 from relunmd.survey import row_parts, survey
 from relunmd.validation import check_matrix
 from tests.readers.samples import matrix
@@ -61,3 +62,9 @@ def test_advice_fits_the_matrix():
 
 def test_a_sparse_matrix_without_zeros_but_with_nan():
     assert survey(sparse.csr_array(np.array([[np.nan, 1.0], [2.0, 3.0]]))).smallest == 1.0
+
+
+def test_x_on_dask_is_refused():
+    dask_array = pytest.importorskip("dask.array")
+    with pytest.raises(InputError, match=r"survey needs X in memory or in a file.*X\.compute\(\)"):
+        survey(dask_array.ones((4, 3)))

@@ -10,6 +10,7 @@ import platform
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from math import prod
 from pathlib import Path
@@ -37,6 +38,11 @@ _WHEN = (1980, 1, 1, 0, 0, 0)
 
 def versions() -> dict[str, str]:
     """The versions that results depend on."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in ("relunmd", "numpy", "scipy", "scikit-learn", "numba"):
         try:
@@ -132,14 +138,16 @@ def _write_member(members: zipfile.ZipFile, name: str, array: Any) -> None:
 
 
 @contextmanager
-def damage_told(place: Path, kind: str) -> Iterator[None]:
-    """Whatever goes wrong while a file is made sense of, as a FileError.
+def damage_told(place: Path, kind: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turns whatever goes wrong while a file is parsed into a FileError.
 
-    A damaged or hostile file can make the libraries that read it raise anything.
+    A damaged or hostile file can make the libraries that read it raise anything. Exceptions of the types in `but` have
+    nothing to do with the file and are raised as they are.
     """
+    passed_on: tuple[type[Exception], ...] = (RelunmdError, *but)
     try:
         yield
-    except RelunmdError:
+    except passed_on:
         raise
     except FileNotFoundError as reason:
         raise FileError(f"There is no {kind} at {place}.") from reason

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from relunmd.archive import damage_told, plain, read_archive, write_archive
 from relunmd.cluster import remove_other_rows
 from relunmd.errors import FileError, InputError, RelunmdError
+from relunmd.executor import RowsLostError
+from relunmd.file_lock import FileLock, LockedError
 from relunmd.files import remove_partials
 from relunmd.problem import Fingerprint
 
@@ -61,18 +63,26 @@ class Identity:
         return found
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
-        """In what a run that was written down is another one, in words."""
-        was = Fingerprint.from_json(other["fingerprint"])
-        words = {"nonzeros": "number of nonzeros", "total": "sum", "squares": "sum of squares"}
+        """What differs between the run in a checkpoint and this one, a phrase each."""
+        was, here = Fingerprint.from_json(other["fingerprint"]), self.fingerprint
+        words = {"nonzeros": "number of nonzeros", "total": "sum", "norm": "Frobenius norm"}
+        names = here.differences(was)
         told = [
-            f"{words.get(name, name)} of X was {getattr(was, name)} and is {getattr(self.fingerprint, name)}"
-            for name in self.fingerprint.differences(was)
+            f"{words.get(name, name)} of X: checkpoint has {getattr(was, name)}, this call has {getattr(here, name)}"
+            for name in names
+            if name != "checksum"
         ]
+        if names == ["checksum"]:
+            told.append("X has other entries, or its rows or columns are in another order")
         now = self.to_json()
         names = ["rank", "dtype", "algorithm", "settings", "init", "n_starts", "generator"]
         if self.random_state is not None:  # Who gives no number takes whatever there is.
             names.append("random_state")
-        return told + [f"{name} was {other[name]!r} and is {now[name]!r}" for name in names if now[name] != other[name]]
+        return told + [
+            f"{name}: checkpoint has {other[name]!r}, this call has {now[name]!r}"
+            for name in names
+            if now[name] != other[name]
+        ]
 
 
 class Checkpoint:
@@ -86,6 +96,27 @@ class Checkpoint:
         self._thread: threading.Thread | None = None
         self._at: object = None
         """What the file is known to hold: the mark of the last snapshot that was written."""
+        self._rows: Mapping[str, Any] | None = None
+        """Which rows beside the file belong to it, as `Executor.write_rows` describes them."""
+        self._lock = FileLock(place)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other runs from this file; InputError if one has it.
+
+        A checkpoint that is still being written when the run is interrupted keeps the lock until it is on the disk.
+        """
+        try:
+            self._lock.acquire()
+        except LockedError as reason:
+            raise InputError(
+                f"checkpoint must not be in use by another run. {self.place} is in use by {reason}. Wait until that "
+                "run ends, or name another file."
+            ) from reason
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def open(self) -> Snapshot | None:
         """What is there already, if it is of the same run."""
@@ -105,7 +136,7 @@ class Checkpoint:
                 )
             if self._identity.random_state is None:
                 self._identity = replace(self._identity, random_state=about["identity"]["random_state"])
-            self._at = about["run"]["mark"]
+            self._at, self._rows = about["run"]["mark"], about["run"].get("rows")
             return Snapshot(about["run"], arrays)
 
     def reread(self) -> Snapshot | None:
@@ -120,9 +151,9 @@ class Checkpoint:
 
     @contextmanager
     def making_sense(self) -> Iterator[None]:
-        """Whatever goes wrong with what is in the file, as a FileError that says what to do."""
+        """Turns whatever goes wrong with the content of the file into a FileError that says what to do."""
         try:
-            with damage_told(self.place, _KIND):
+            with damage_told(self.place, _KIND, but=(RowsLostError,)):
                 yield
         except FileError as reason:
             if isinstance(reason.__cause__, OSError | MemoryError):  # There may be nothing wrong with it.
@@ -140,11 +171,14 @@ class Checkpoint:
 
     def begin(self, snapshot: Snapshot) -> None:
         """Write in the background; not while `busy`."""
-        thread = threading.Thread(target=self._write, args=(snapshot,), name="relunmd-checkpoint", daemon=True)
+        thread = threading.Thread(
+            target=self._write_and_release, args=(snapshot,), name="relunmd-checkpoint", daemon=True
+        )
+        self._lock.acquire()  # Once more, for the thread.
         try:
             thread.start()
         except RuntimeError:  # There are as many threads as there may be.
-            self._write(snapshot)
+            self._write_and_release(snapshot)
         else:
             self._thread = thread
 
@@ -165,12 +199,20 @@ class Checkpoint:
                 return False
         return True
 
+    def _write_and_release(self, snapshot: Snapshot) -> None:
+        try:
+            self._write(snapshot)
+        finally:
+            self._lock.release()
+
     def _write(self, snapshot: Snapshot) -> None:
         about = {"identity": self._identity.to_json(), "run": snapshot.about}
+        rows, before = snapshot.about.get("rows"), self._rows
         try:
             write_archive(self.place, _KIND, _VERSION, about, snapshot.arrays)
-            self._at = snapshot.about["mark"]
-            remove_other_rows(self.place, snapshot.about.get("rows"))
+            self._at, self._rows = snapshot.about["mark"], rows
+            if rows or before:
+                remove_other_rows(self.place, rows)
         except Exception as reason:  # Whatever it is, the run is worth more.
             self.failed(reason)
         self._last = time.perf_counter()

@@ -48,7 +48,7 @@ def compare(X: Array, rank: int, algorithms: tuple[str, ...] = ALGORITHMS) -> li
     """Errors, iterations and seconds of scikit-learn's NMF and of our algorithms at one rank."""
     lines = [_nmf(X, rank)]
     for name in algorithms:
-        d = relunmd.decompose(X, rank, name, random_state=0, max_iter=500, target_error=1e-4)
+        d = relunmd.decompose(X, rank, name, random_state=0, max_iter=500, target_error=1e-4, n_jobs=-1)
         lines.append(Line(name, rank, d.error, d.n_iter, d.time, d.reconstruct()))
     return lines
 
@@ -116,7 +116,7 @@ def main(arguments: list[str] | None = None) -> None:
     path = output / "digits.png"
     try:
         draw_digits(digits, drawn, path)
-        console.print(f"\nDigits and their reconstructions: {path}")
+        console.print(f"\nDigits and their reconstructions: {str(path)!r}", markup=False)
     except MissingDependencyError as reason:
         console.print(f"\nNo picture: {reason}", markup=False)
 

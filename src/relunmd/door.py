@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import numbers
 import os
+import time
 import zlib
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -89,7 +90,9 @@ def decompose(
         The same integer gives the same bits, whatever `n_jobs` is.
     dtype : float32 or float64
         What to compute in; by default the dtype of X, and float64 for integers and booleans.
-    n_jobs : number of threads; None or −1 for all cores. A cluster's workers use the threads they have.
+    n_jobs : int, optional
+        Number of threads; −1 for all cores, −2 for all but one. None is 1, or what `joblib.parallel_config` says. The
+        workers of a cluster use the threads they have.
     n_starts : how many starts to race
         The first is `init`, the others are random. Each runs for 100 iterations, the better half for 200 more, and so
         on until one is left. For small, hard problems: it takes that many times the memory of one run.
@@ -107,16 +110,17 @@ def decompose(
     Returns
     -------
     Decomposition
-        The best factors seen, also when a limit, a callback or Ctrl-C ended the run; `status`
-        says which. (Ctrl-C before the start is made is raised: there is nothing to return yet.) Where X is on Dask, W
-        is a Dask array in the same chunks, which stays on the workers.
+        The best factors seen, also when a limit, a callback or Ctrl-C ended the run, or X could not be read any more;
+        `status` says which. (Ctrl-C before the first iteration, and a second Ctrl-C, raise KeyboardInterrupt.) If X
+        is on Dask, W is a Dask array in the same chunks, which stays on the workers.
 
     Notes
     -----
     Memory: X as it is, about 30 arrays like W and like H for "qn" (10 for "3b-factored"), and for each thread some
     hundred rows; besides, what the algorithm keeps: four arrays of the size of X for "3b" and "a-nmd", one for "naive"
     and "em", three for "a-naive" and "a-em", none for "qn", "3b-factored" and "tsvd". Two passes over X check it, five
-    make the default start; "qn", "3b-factored" and "3b" then make one pass an iteration, of 6mn·rank flops at most.
+    make the default start; "qn", "3b-factored" and "3b" then make one pass an iteration, of 6mn·rank flops at most, and
+    "qn" about five more, once, to compare itself with the truncated SVD.
     A checkpoint is as large as what the algorithm keeps (half of it for "3b" and "a-nmd"); while it is written, in the
     background, as much memory is taken again. Going on from one takes one pass more.
 
@@ -139,14 +143,16 @@ def decompose(
         rank = check_rank(rank, shape)
         method = check_algorithm(algorithm)
         start = check_init(init, method, shape, rank)
-        starts = [start] + [RandomInit()] * (check_starts(n_starts) - 1)
+        count = check_starts(n_starts)
         callbacks = check_callback(callback)
         limits = check_limits(target_error, tol, max_iter, max_time, endless=bool(callbacks))
         random = check_random_state(random_state)
         threads = check_threads(n_jobs)
         file = check_checkpoint(checkpoint, checkpoint_every)
-        check_memory(A, float_type, rank, method, start, len(starts), checkpoint=file is not None)
+        check_memory(A, float_type, rank, method, start, count, checkpoint=file is not None)
+        starts = [start] + [RandomInit()] * (count - 1)
         executor = executor_for(A, float_type, threads)
+        executor.deadline = None if limits.max_time is None else time.perf_counter() + limits.max_time
         clock = Clock()
         stack.enter_context(executor)
         problem = make_problem(A, float_type, rank, executor)
@@ -155,18 +161,20 @@ def decompose(
             from relunmd.progress import ProgressDisplay  # rich is slow to import
 
             callbacks.append(stack.enter_context(ProgressDisplay(f"{method.name}, rank {rank}", limits)))
-        identity = Identity(
-            fingerprint=problem.fingerprint,
-            rank=rank,
-            dtype=str(float_type),
-            algorithm=method.name,
-            settings=asdict(method),
-            init=_facts_of(start),
-            n_starts=len(starts),
-            generator=type(random.bit_generator).__name__,
-            random_state=int(random_state) if isinstance(random_state, numbers.Integral) else None,
-        )
-        kept = None if file is None else Checkpoint(*file, identity)
+        kept = None
+        if file is not None:
+            identity = Identity(
+                fingerprint=problem.fingerprint,
+                rank=rank,
+                dtype=str(float_type),
+                algorithm=method.name,
+                settings=asdict(method),
+                init=_facts_of(start),
+                n_starts=len(starts),
+                generator=type(random.bit_generator).__name__,
+                random_state=int(random_state) if isinstance(random_state, numbers.Integral) else None,
+            )
+            kept = Checkpoint(*file, identity)
         outcome = solve(problem, method, starts, random, limits, clock, callbacks, kept)
         total = clock.seconds()
 
@@ -188,9 +196,9 @@ def decompose(
 
 
 def _facts_of(init: Init) -> dict[str, Any]:
-    """A start's name and settings; of arrays a checksum."""
+    """The name and settings of an initialization, with checksums in place of arrays."""
     settings = {
-        name: zlib.crc32(np.ascontiguousarray(value).tobytes()) if isinstance(value, np.ndarray) else value
+        name: zlib.crc32(np.ascontiguousarray(value).data) if isinstance(value, np.ndarray) else value
         for name, value in vars(init).items()
     }
     return {"name": init.name} | settings

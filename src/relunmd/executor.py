@@ -5,9 +5,10 @@ BLAS has one thread in each worker (and the caller's setting back afterwards): s
 two to five times slower than two workers with one each. What the blocks return is added along a fixed binary tree, so
 the sum has the same bits for any number of threads.
 
-Ctrl-C only sets a mark while it is open, and is raised between blocks, when no worker is busy:
+While it is open the first Ctrl-C only sets a mark, and is raised between blocks, when no worker is busy:
 Python's own way, an exception between any two instructions, can strike inside a lock of the thread
-pool and hang the process.
+pool and hang the process. The second Ctrl-C of a run is raised at once, wherever the run is: the user wants to leave,
+and waiting has not helped. What is raised then leaves `solve` too; the best so far is lost, a checkpoint is not.
 """
 
 import itertools
@@ -24,7 +25,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from relunmd.errors import InputError
 from relunmd.matrix import Matrix, Scratch, SumsPool
@@ -72,37 +73,66 @@ class _OneBlasThread:
     """BLAS at one thread while anybody is inside, and the caller's setting back after the last has left."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
+        self._lock = threading.RLock()
+        self._inside: list[int] = []
+        """The thread of each that is inside."""
         self._limit = ExitStack()
         self._controller: ThreadpoolController | None = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._after_fork
+            )
 
     def __enter__(self) -> None:
         with self._lock:
-            if self._inside == 0:
+            if not self._inside:
                 if self._controller is None:
                     self._controller = ThreadpoolController()
+                self._take_control()
                 self._limit.enter_context(self._controller.limit(limits=1, user_api="blas"))
-            self._inside += 1
+            self._inside.append(threading.get_ident())
 
     def __exit__(self, *failure: object) -> None:
         with self._lock:
-            self._inside -= 1
-            if self._inside == 0:
+            self._inside.remove(threading.get_ident())
+            if not self._inside:
+                self._take_control()
                 self._limit.close()
+
+    @staticmethod
+    def _take_control() -> None:
+        """From 3.8 on, threadpoolctl lets one thread set OpenBLAS's limit, which is the process's: make it this one."""
+        if hasattr(OpenBLASController, "clear_controlling_thread"):
+            OpenBLASController.clear_controlling_thread(force=True)
+
+    def _after_fork(self) -> None:
+        """In the child of a fork: of those inside, only the thread that forked is left."""
+        left = [thread for thread in self._inside if thread == threading.get_ident()]
+        try:
+            if self._inside and not left:
+                self._take_control()
+                self._limit.close()
+            self._inside = left
+        finally:
+            self._lock.release()
 
 
 one_blas_thread = _OneBlasThread()
 
 
 class _CtrlC:
-    """Turns Ctrl-C into a mark while it is open, in the main thread and unless the user handles it.
+    """Turns the first Ctrl-C into a mark while it is open, in the main thread and unless the user handles it.
 
-    (A handler that has an attribute `deferrable` may be passed over.)
+    Further ones go to the handler that was there before, which is restored: Python's raises KeyboardInterrupt at once.
+    (A handler with an attribute `deferrable`, as the command's, is replaced too, and decides itself what to do.)
     """
 
     def __init__(self) -> None:
         self.pressed = False
+        self.presses = 0
+        """Of this run, those included that have been acted on."""
+        self.insisted = False
+        """Whether a second one was raised at once."""
         self._original: Any = None
 
     def __enter__(self) -> "_CtrlC":
@@ -119,6 +149,12 @@ class _CtrlC:
 
     def _press(self, number: int, frame: object) -> None:
         self.pressed = True
+        self.presses += 1
+        original = self._original
+        if self.presses > 1 and original is not None:
+            self.insisted = not getattr(original, "deferrable", False)
+            self.__exit__()
+            original(number, frame)
 
     def take(self) -> bool:
         """Whether it was pressed since it was asked last."""
@@ -239,10 +275,14 @@ class Executor(ABC):
 
     def __init__(self) -> None:
         self.passes = 0
+        self.deadline: float | None = None
+        """When the run's time limit passes, as time.perf_counter() has it; on a cluster frozen workers are then given
+        less time."""
         self._open = ExitStack()
         self._ctrl_c = _CtrlC()
 
     def __enter__(self) -> Self:
+        self._ctrl_c = _CtrlC()  # What was pressed in an earlier run does not count.
         self._open.enter_context(self._ctrl_c)  # First in and last out: everything else is closed under it too.
         return self
 
@@ -255,8 +295,17 @@ class Executor(ABC):
         self._ctrl_c.__exit__()
         try:
             yield
+        except KeyboardInterrupt:
+            self._ctrl_c.presses += 1
+            self._ctrl_c.insisted |= self._ctrl_c.presses > 1
+            raise
         finally:
             self._ctrl_c.__enter__()
+
+    @property
+    def insisted(self) -> bool:
+        """Whether the KeyboardInterrupt of this run is that of a second Ctrl-C, which nothing may hold up."""
+        return self._ctrl_c.insisted
 
     def interrupted(self) -> bool:
         """Whether Ctrl-C was pressed when no pass was there to end by it; it is forgotten then."""

@@ -20,43 +20,58 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Facts:
-    """Sums over the (scaled) data, made once at the door."""
+    """Sums over the scaled entries, and the checksum of the entries as they are; computed when X is validated."""
 
     total: float
     squares: float
     positives: int
+    checksum: str = ""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What X was, as far as a few numbers can tell.
+    """What identifies X.
 
     Attributes
     ----------
-    shape, dtype : as the user had it
-    nonzeros : how many entries were not zero
-    total, squares : the sum of the entries, and of their squares
+    shape : tuple of int
+    dtype : str
+        The data type of X as given.
+    nonzeros : int
+        Number of nonzero entries.
+    total : float
+        Sum of the entries.
+    norm : float
+        Frobenius norm.
+    checksum : str
+        Of the places and values of all nonzero entries, 16 hexadecimal digits. It does not depend on how X is stored.
+        Empty if the file that the fingerprint was read from has none.
     """
 
     shape: tuple[int, int]
     dtype: str
     nonzeros: int
     total: float
-    squares: float
+    norm: float
+    checksum: str = ""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Fingerprint":
-        """One that was written down; an exception if it is none."""
+        """Parse a fingerprint from a file; raises an exception if it is damaged."""
         m, n = found["shape"]
         shape = count(m, "rows"), count(n, "columns")
-        sums = float(found["total"]), float(found["squares"])  # Infinite for a very large X.
-        return cls(shape, str(found["dtype"]), count(found["nonzeros"], "nonzeros"), *sums)
+        # Files of development versions have the square of the norm, which overflows, and no checksum.
+        norm = float(found["norm"]) if "norm" in found else math.sqrt(float(found["squares"]))
+        nonzeros, total = count(found["nonzeros"], "nonzeros"), float(found["total"])  # Infinite for a very large X.
+        return cls(shape, str(found["dtype"]), nonzeros, total, norm, str(found.get("checksum", "")))
 
     def differences(self, other: "Fingerprint") -> list[str]:
-        """In what the other one differs, beyond rounding (which depends on how the same matrix is stored)."""
+        """The names of the attributes that differ beyond rounding, which depends on how a matrix is stored."""
         found = [name for name in ("shape", "dtype", "nonzeros") if getattr(self, name) != getattr(other, name)]
-        sums = ("total", "squares")
-        return found + [n for n in sums if not math.isclose(getattr(self, n), getattr(other, n), rel_tol=1e-10)]
+        sums = ("total", "norm")
+        found += [n for n in sums if not math.isclose(getattr(self, n), getattr(other, n), rel_tol=1e-10)]
+        known = self.checksum and other.checksum and self.checksum != other.checksum
+        return [*found, "checksum"] if known else found
 
 
 @dataclass(frozen=True)
@@ -90,11 +105,16 @@ class Problem:
     @property
     def fingerprint(self) -> Fingerprint:
         """Of X in the user's units."""
-        total, squares = self.facts.total, self.facts.squares
-        with np.errstate(over="ignore", under="ignore"):  # The square of a very large X is none that a float can have.
-            by_unit = np.float64(1) / self.matrix.scale
-            in_units = float(total * by_unit), float(squares * by_unit * by_unit)
-        return Fingerprint(self.shape, str(self.matrix.source.dtype), self.facts.positives, *in_units)
+        facts, scale = self.facts, np.float64(self.matrix.scale)
+        with np.errstate(over="ignore"):  # The sum of very large entries may be infinite.
+            total, norm = float(facts.total / scale), self.norm
+        return Fingerprint(self.shape, str(self.matrix.source.dtype), facts.positives, total, norm, facts.checksum)
+
+    @property
+    def norm(self) -> float:
+        """The Frobenius norm of X in the user's units; infinite if float64 cannot hold it."""
+        with np.errstate(over="ignore"):
+            return float(np.sqrt(self.facts.squares) / np.float64(self.matrix.scale))
 
     def run(
         self,

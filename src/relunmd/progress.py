@@ -1,10 +1,17 @@
-"""What is shown while a run goes on: two lines drawn anew on a terminal, a line now and then elsewhere."""
+"""What is shown while a run goes on: two lines redrawn on a terminal, a line now and then elsewhere.
 
+The display never ends a run: whatever fails while it is drawn (a closed pipe, a full disk, a terminal that is gone)
+switches it off, with a warning in the log.
+"""
+
+import logging
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -14,7 +21,9 @@ from relunmd.memory import human_bytes
 from relunmd.solve import PATIENCE, Limits
 from relunmd.solve import Progress as Step
 
-__all__ = ["ProgressDisplay", "curve"]
+__all__ = ["ProgressDisplay", "RaisingConsole", "curve"]
+
+log = logging.getLogger("relunmd")
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 _WIDTH = 16
@@ -23,6 +32,28 @@ _RECENT = 20
 _COMPILING_AFTER = 3.0
 _FIRST_LINE, _LONGEST_SILENCE = 1.0, 60.0
 """Seconds until the first plain line after the start's; the silence between two doubles up to the longest."""
+
+
+class RaisingConsole(Console):
+    def on_broken_pipe(self) -> None:
+        """Raise BrokenPipeError instead of ending the process and redirecting stdout, as rich does."""
+        raise
+
+
+class _Live(Live):
+    """Calls `failed` with what goes wrong while drawing, also in the thread that redraws."""
+
+    def __init__(self, failed: Callable[[Exception], None], *given: Any, **options: Any) -> None:
+        self._failed = failed
+        super().__init__(*given, **options)
+
+    def refresh(self) -> None:
+        try:
+            super().refresh()
+        except Exception as reason:
+            if self._refresh_thread is None:  # Starting or stopping: the caller handles it.
+                raise
+            self._failed(reason)
 
 
 class ProgressDisplay:
@@ -34,7 +65,8 @@ class ProgressDisplay:
     def __init__(self, title: str, limits: Limits, console: Console | None = None) -> None:
         self._title = title
         self._limits = limits
-        self._console = console if console is not None else Console()
+        self._console = console if console is not None else RaisingConsole()
+        self._off = False
         self._live: Live | None = None
         self._begun = time.perf_counter()
         self._best: list[float] = []
@@ -50,20 +82,44 @@ class ProgressDisplay:
     def __enter__(self) -> "ProgressDisplay":
         self._begun = self._told = time.perf_counter()
         if self._console.is_jupyter or (self._console.is_terminal and not self._console.is_dumb_terminal):
-            self._live = Live(
-                get_renderable=self._lines, console=self._console, transient=True, refresh_per_second=8, screen=False
-            )
-            self._live.start(refresh=True)
+            self._draw(self._go_live)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
-            self._live.stop()
+            self._draw(self._live.stop)
             self._live = None
-        elif self._best and not self._said:
-            self._say()
+        elif self._best and not self._said and not self._off:
+            self._draw(self._say)
+
+    def _go_live(self) -> None:
+        self._live = _Live(
+            self._switch_off,
+            get_renderable=self._lines,
+            console=self._console,
+            transient=True,
+            refresh_per_second=8,
+            screen=False,
+        )
+        self._live.start(refresh=True)
+
+    def _draw(self, draw: Callable[[], None]) -> None:
+        try:
+            draw()
+        except (Exception, SystemExit) as reason:  # rich itself ends the process by a broken pipe.
+            self._switch_off(reason)
+
+    def _switch_off(self, reason: BaseException) -> None:
+        if self._off:
+            return
+        self._off = True
+        self._console.quiet = True
+        if self._live is not None:
+            with suppress(Exception):  # It may not have started yet.
+                self._live.stop()  # sys.stdout and sys.stderr are the user's again.
+        log.warning("The progress display is switched off: %s", reason or type(reason).__name__)
 
     def __call__(self, step: Step) -> bool:
         if step.iteration == 0 or not self._best:
@@ -75,10 +131,12 @@ class ProgressDisplay:
         if step.workers is not None and step.bytes_moved is not None:
             self._there = [f"{step.workers} worker{'s' * (step.workers != 1)}, {human_bytes(step.bytes_moved)} moved"]
         self._best.append(step.best_error)  # Last: from here on the thread that draws looks at all of it.
+        if self._off:
+            return False
         if self._live is None and self._told - self._begun >= self._next_line:
             self._next_line = self._told - self._begun + self._silence
             self._silence = min(2 * self._silence, _LONGEST_SILENCE)
-            self._say()
+            self._draw(self._say)
         else:
             self._said = False
         return False

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from relunmd.archive import amount, count, damage_told, plain, read_archive, write_archive
+from relunmd.cluster import Chunks, fetched
 from relunmd.errors import InputError
 from relunmd.files import check_path, write_beside, writing
 from relunmd.problem import Fingerprint
@@ -36,6 +37,7 @@ class Status(Enum):
     MAX_TIME = "The time limit max_time was reached; a larger one would go on."
     CALLBACK = "The callback asked to stop."
     INTERRUPTED = "The run was interrupted; the best factors found until then are kept."
+    READ_FAILED = "X could not be read any more; the best factors found before that are kept."
     FAILED = "A value that is not finite came up; the best factors found before it are kept."
 
     @property
@@ -114,7 +116,7 @@ class Decomposition:
     algorithm, init : their names
     settings : what the algorithm was set to
     history : the course of the run
-    fingerprint : what X was: shape, dtype, number of nonzeros, sum and sum of squares
+    fingerprint : what identifies X: shape, dtype, number of nonzeros, sum, Frobenius norm and a checksum
 
     Examples
     --------
@@ -167,7 +169,7 @@ class Decomposition:
 
         Parameters
         ----------
-        rows : a slice, or row numbers; None for all
+        rows : a slice, a row number or several; None for all
         relu : False gives WH, whose negative entries say how surely an entry is zero
 
         Returns
@@ -175,11 +177,11 @@ class Decomposition:
         ndarray of shape (number of rows, n); that is also the memory it takes. Where W is a Dask array, another one,
         which is not computed yet.
         """
-        part = self.W if rows is None else self.W[rows if isinstance(rows, slice) else np.asarray(rows)]
+        part = self.W if rows is None else self.W[rows if isinstance(rows, slice) else np.atleast_1d(rows)]
         if not isinstance(part, np.ndarray):
             on_dask: Array = part @ self.H
             return np.maximum(on_dask, 0) if relu else on_dask
-        Theta = np.atleast_2d(part) @ self.H
+        Theta = part @ self.H
         if relu:
             np.maximum(Theta, 0, out=Theta)
         return np.asarray(Theta)
@@ -197,7 +199,7 @@ class Decomposition:
             raise InputError(
                 f"rows and columns must be two lists of the same length. Got shapes {i.shape} and {j.shape}."
             )
-        return np.asarray(np.einsum("ij,ji->i", np.asarray(self.W[i]), self.H[:, j]))
+        return np.asarray(np.einsum("ij,ji->i", fetched(self.W[i]), self.H[:, j]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one .npz file, from which `load` makes it again.
@@ -237,8 +239,9 @@ class Decomposition:
             "fingerprint": None if self.fingerprint is None else asdict(self.fingerprint),
         }
         columns = {_COLUMN + name: column for name, column in self.history.columns.items()}
+        W: Any = self.W if isinstance(self.W, np.ndarray) else Chunks(self.W)
         with writing(place):
-            write_archive(place, _MODEL, _VERSION, about, {"W": self.W, "H": self.H} | columns)
+            write_archive(place, _MODEL, _VERSION, about, {"W": W, "H": self.H} | columns)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Decomposition":
@@ -310,7 +313,7 @@ class Decomposition:
                 f"A .mat file of version 5 holds arrays below 2 GiB. Got W and H of up to {largest} bytes."
             )
         members: dict[str, Any] = {
-            "W": np.asarray(self.W),
+            "W": fetched(self.W),
             "H": self.H,
             "error": self.error,
             "algorithm": self.algorithm,

@@ -6,8 +6,9 @@ back is always the best point that was evaluated, whatever ended the run.
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from relunmd.algorithms import Algorithm, State
 from relunmd.archive import amount, count, plain
 from relunmd.checkpoint import Checkpoint, Snapshot
-from relunmd.errors import ClusterError, InputError
+from relunmd.errors import ClusterError, InputError, RelunmdError
 from relunmd.executor import RowsLostError
 from relunmd.init import Init
 from relunmd.linalg import canonical
@@ -152,6 +153,8 @@ class Outcome:
     status: Status
     history: History
     init_time: float
+    failure: Exception | None = None
+    """What a pass over X raised, if the status is READ_FAILED."""
 
 
 class _Course:
@@ -173,6 +176,15 @@ class _Course:
         return len(self._rows) - 1
 
     @property
+    def seconds(self) -> float:
+        """When the state was noted."""
+        return self._rows[-1]["time"]
+
+    @property
+    def passes(self) -> int:
+        return int(self._rows[-1]["passes"])
+
+    @property
     def history(self) -> History:
         return History.from_rows(self._rows)
 
@@ -186,6 +198,20 @@ class _Course:
         self._best_errors.append(self.best[2])
         self._settled = self._settled + 1 if state.settled else -1
         self.look_at(limits, seconds)
+
+    def rewind(self, state: State) -> int:
+        """Continue from a state that stands for the best one, whose rows are lost; returns how many iterations back.
+
+        Its error may be larger than the one that is lost. The history is cut where it first had an error as small, or
+        at the best iteration, and the state is noted next: the smallest error is that of the best factors again, and
+        `tol` applies to the iterations from here on.
+        """
+        errors = [row["error"] for row in self._rows]
+        length = next((i for i, error in enumerate(errors) if error <= state.error), int(np.argmin(errors)))
+        removed = len(self._rows) - length
+        del self._rows[length:], self._best_errors[length:]
+        self.state, self.best, self._settled = state, (state.W, state.H, state.error), -1
+        return removed
 
     def look_at(self, limits: Limits, seconds: float) -> None:
         """Say whether it is to go on."""
@@ -264,8 +290,14 @@ class _Run:
         checkpoint: Checkpoint | None,
     ) -> None:
         self.courses: list[_Course] = []
-        self.stopped: Status | None = None
-        """Why the whole run is to end, and not one course alone."""
+        self._stopped: Status | None = None
+        """Why the whole run ends, and not one course alone."""
+        self._failure: OSError | None = None
+        """Why X could not be read any more."""
+        self._steps = 0
+        """States noted so far, of all courses; those that are repeated after a loss count once."""
+        self._last_step: float = np.inf
+        """How many there may be: as many as there were when the run ended."""
         self._problem = problem
         self._algorithm = algorithm
         self._inits = inits
@@ -276,8 +308,10 @@ class _Run:
         self._checkpoint = checkpoint
         self._begun = 0
         self._leg = FIRST_LEG
-        self._agreed: Snapshot | None = None
+        self._kept: Snapshot | None = None
         """Where the run goes back to when rows are lost with a worker."""
+        self._saved = False
+        """Whether there has been a snapshot or a checkpoint: to start again would lose more than seconds."""
         self._first_random = plain(random.bit_generator.state)
         self._noted = plain(random.bit_generator.state), 0
         """The random state and the passes when a state was noted last; what was begun since then is begun again."""
@@ -286,14 +320,60 @@ class _Run:
     def leader(self) -> _Course:
         return min(self.courses, key=lambda course: course.best[2])
 
-    def go(self) -> None:
-        """Until a limit is reached."""
-        while self.stopped is None:
+    def outcome(self) -> Outcome:
+        """Run to the end, save the end and return the best factors, whatever is lost or fails on the way."""
+        lost: RowsLostError | None = None
+        while True:
             try:
-                if not self._go_on():
-                    return
+                if lost is not None:
+                    self._recover(lost)
+                    lost = None
+                self._go()
+                if not self._finish():
+                    self._stopped = Status.INTERRUPTED
+                return self._handed_over()
             except RowsLostError as reason:
-                self._go_back(reason)
+                lost = reason
+            except KeyboardInterrupt:
+                insisted = self._stopped is Status.INTERRUPTED or self._problem.executor.insisted
+                if insisted or not self.courses:
+                    raise
+                log.warning("Interrupted after iteration %d; keeping the best so far", self.leader.iteration)
+                self._end(Status.INTERRUPTED)
+            except ClusterError:  # No worker is left to write rows; the last checkpoint stays as it is.
+                raise
+            except BaseException as reason:
+                if reason is not self._failure or lost is not None or not self.courses:
+                    with suppress(RowsLostError):
+                        self._finish()
+                    raise
+                log.error("X could not be read after iteration %d: %s", self.leader.iteration, reason)
+                self._end(Status.READ_FAILED)
+
+    def _handed_over(self) -> Outcome:
+        winner = self.leader
+        W, H = self.factors()
+        interrupted = self._problem.executor.interrupted()  # After the last pass.
+        status = Status.INTERRUPTED if interrupted else self._stopped or Status.MAX_ITER
+        return Outcome(W, H, winner.best[2], status, winner.history, winner.init_time, self._failure)
+
+    def factors(self) -> tuple[Any, Array]:
+        """The best factors in canonical form and the units of X; X is not read."""
+        return canonical(self._problem, *self.leader.best[:2])
+
+    def _end(self, status: Status) -> None:
+        """End the run here with this status.
+
+        If rows are lost later, iterations are repeated up to here and never beyond.
+        """
+        self._stopped = status
+        self._last_step = min(self._last_step, self._steps)
+
+    def _go(self) -> None:
+        """Iterate until a limit is reached or, after rows were lost, until where the run had ended."""
+        while self._steps < self._last_step:
+            if not self._go_on():
+                self._end(self._stopped or self.leader.status or Status.MAX_ITER)
 
     def _go_on(self) -> bool:
         """The next iteration, start or selection; returns whether there was one."""
@@ -308,60 +388,79 @@ class _Run:
             return False
         return True
 
-    def factors(self) -> tuple[Any, Array]:
-        """The best factors in canonical form; if rows are lost just then, after going back and on once more."""
-        while True:
-            try:
-                return canonical(self._problem, *self.leader.best[:2])
-            except RowsLostError as reason:
-                self._go_back(reason)
-                self.stopped = None
-                self.go()
+    def _recover(self, reason: RowsLostError) -> None:
+        """Go back to the last snapshot, else to the checkpoint, else to the start, else rebuild the rows of W from H.
 
-    def _go_back(self, reason: Exception) -> None:
-        """After rows were lost, which may happen again on the way back."""
-        while True:
-            try:
-                return self._recover(reason)
-            except RowsLostError as again:
-                reason = again
-
-    def _recover(self, reason: Exception) -> None:
-        """To where all agreed last, else to the checkpoint, else to the beginning, or on with rows made anew from H."""
-        if self._agreed is not None and self._problem.executor.restore():
-            self._restore(self._agreed)
-            log.warning("%s. Going on from iteration %d", reason, self.leader.iteration)
-            return
-        never, self._agreed = self._agreed is None, None
-        snapshot = None if self._checkpoint is None else self._checkpoint.reread()
-        if snapshot is not None:
-            self._restore(self._with_rows(snapshot))
-            log.warning("%s. Going on from the checkpoint, iteration %d", reason, self.leader.iteration)
-        elif never:
-            log.warning("%s. Beginning again", reason)
-            self.courses, self._begun, self._leg = [], 0, FIRST_LEG
+        Raises RowsLostError if rows are lost meanwhile; it can be called again then.
+        """
+        if self._kept is not None and self._problem.executor.restore():
+            self._restore(self._kept)
+            log.warning("%s. Resuming from iteration %d", reason, self.leader.iteration)
+        elif self._reread():
+            log.warning("%s. Resuming from the checkpoint, iteration %d", reason, self.leader.iteration)
+        elif not self.courses or not self._saved:
+            log.warning("%s. Starting again", reason)
+            self.courses, self._begun, self._leg, self._steps = [], 0, FIRST_LEG, 0
             self._random.bit_generator.state = self._first_random
         else:
-            log.warning("%s, and with it what was kept. Making the rows of W anew from X and H", reason)
-            self._mend()
+            log.warning("%s, and its copies too. Recomputing the rows of W from X and H", reason)
+            self._rebuild()
+        self._look_at_courses()
 
-    def _mend(self) -> None:
-        """Go on from the best H there was, with the best rows for it."""
-        leader = self.leader
-        H = leader.best[1]
-        W = fit_rows(self._problem, H).W
-        state = _finite(partial(self._algorithm.start, self._problem, W, H))
-        if state is None:
-            raise RowsLostError("The rows could not be made anew")
-        leader.state, leader.best, leader.goal = state, (state.W, state.H, state.error), np.inf
-        self.courses = [leader]
-        self._note(leader)
+    def _reread(self) -> bool:
+        """Go back to the checkpoint; returns whether it could be used."""
+        self._kept = None
+        snapshot = None if self._checkpoint is None else self._checkpoint.reread()
+        if self._checkpoint is None or snapshot is None:
+            return False
+        try:
+            with self._checkpoint.making_sense():
+                self._restore(self._with_rows(snapshot))
+        except ClusterError:
+            raise
+        except RelunmdError as reason:
+            log.warning("The checkpoint %s cannot be used: %s", self._checkpoint.place, reason)
+            return False
+        return True
+
+    def _rebuild(self) -> None:
+        """Continue each course from its best H, with the best rows for it."""
+        states = []
+        for course in self.courses:
+            H = course.best[1]
+            with self._reading():
+                W = fit_rows(self._problem, H).W * self._problem.dtype.type(self._problem.matrix.scale)
+                state = _finite(partial(self._algorithm.start, self._problem, W, H))
+            if state is None:
+                raise ClusterError(
+                    "Rows of W were lost with a worker and could not be recomputed: a value was not finite. Call "
+                    "again; with a checkpoint on a file system that all workers see the run resumes from it."
+                )
+            states.append(state)
+        self._random.bit_generator.state = self._noted[0]
+        for course, state in zip(self.courses, states, strict=True):
+            self._steps -= course.rewind(state)
+        for course in self.courses:
+            self._record(course)
+        for course in self.courses:
+            self._tell(course)
+        self._save()
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Remembers what a pass over X raises, which a callback may raise as well."""
+        try:
+            yield
+        except OSError as reason:  # A FileError is one.
+            self._failure = reason
+            raise
 
     def _begin(self) -> None:
         """Make a start and the first state from it."""
-        W, H = self._inits[self._begun].make(self._problem, self._random)
-        init_time = self._clock.seconds()
-        state = _finite(partial(self._algorithm.start, self._problem, W, H))
+        with self._reading():
+            W, H = self._inits[self._begun].make(self._problem, self._random)
+            init_time = self._clock.seconds()
+            state = _finite(partial(self._algorithm.start, self._problem, W, H))
         if state is None:
             raise InputError(
                 f"The start must be finite and of moderate size in {self._problem.dtype}. Its error is not."
@@ -374,7 +473,8 @@ class _Run:
 
     def _advance(self, course: _Course) -> None:
         """One iteration."""
-        following = _finite(partial(self._algorithm.step, self._problem, course.state))
+        with self._reading():
+            following = _finite(partial(self._algorithm.step, self._problem, course.state))
         if following is None:
             log.warning("Iteration %d of %s was not finite", course.iteration + 1, self._algorithm.name)
             course.status = Status.FAILED
@@ -391,29 +491,57 @@ class _Run:
             course.goal = course.iteration + self._leg if len(self.courses) > 1 else np.inf
 
     def _note(self, course: _Course) -> None:
-        seconds, passes = self._clock.seconds(), self._problem.executor.passes
-        course.note(self._limits, seconds, passes)
+        self._record(course)
+        self._tell(course)
+        self._save()
+
+    def _record(self, course: _Course) -> None:
+        """Write down the state of a course, which is a new one."""
+        passes = self._problem.executor.passes
+        course.note(self._current_limits, self._clock.seconds(), passes)
+        self._steps += 1
         self._noted = plain(self._random.bit_generator.state), passes
+
+    def _tell(self, course: _Course) -> None:
+        """Call the callbacks with the state of a course, and end the run if they or a limit ask for it."""
         wishes = []
         if self._callbacks:
-            best = self.leader.best[2]
-            progress = _progress(self._problem, course.state, course.iteration, seconds, passes, best)
+            progress = _progress(self._problem, course, self.leader.best[2])
             with self._problem.executor.users_code():
                 wishes = [callback(progress) for callback in self._callbacks]  # All are told, any may end the run.
+        self._end_by_limit(course)
+        if any(wishes) and course.status is None:
+            self._end(self._stopped or Status.CALLBACK)
+
+    def _end_by_limit(self, course: _Course) -> None:
+        """End the run if a course reached a limit that ends all of them."""
         if course.status in (Status.TARGET, Status.MAX_TIME):
-            self.stopped = course.status
-        elif any(wishes) and course.status is None:
-            self.stopped = Status.CALLBACK
+            self._end(self._stopped or course.status)
+
+    def _look_at_courses(self) -> None:
+        """Ask the limits about every course, after going back."""
+        for course in self.courses:
+            course.look_at(self._current_limits, self._clock.seconds())
+            self._end_by_limit(course)
+
+    @property
+    def _current_limits(self) -> Limits:
+        """The limits; iterations that are repeated after the end of the run are not cut short by max_time."""
+        return self._limits if self._stopped is None else replace(self._limits, max_time=None)
+
+    def _save(self) -> None:
+        """Write a checkpoint and keep copies of the rows, if either is due."""
         if self._checkpoint is not None and self._checkpoint.due and (snapshot := self._stored(self._checkpoint)):
             self._checkpoint.begin(snapshot)
         if self._problem.executor.keep_due:
-            agreed = self.snapshot()
-            self._problem.executor.keep(agreed.arrays)
-            self._agreed = agreed
+            kept = self.snapshot()
+            self._problem.executor.keep(kept.arrays)
+            self._kept, self._saved = kept, True
 
     @property
-    def _mark(self) -> list[int]:
-        return [self._begun, *(course.iteration for course in self.courses)]
+    def _mark(self) -> list[float]:
+        """Which moment of the run it is: no two have the same times."""
+        return [self._begun, *(x for course in self.courses for x in (course.iteration, course.seconds))]
 
     def snapshot(self) -> Snapshot:
         """The run as it is now; the arrays are its own."""
@@ -424,6 +552,7 @@ class _Run:
             "courses": [course.about for course in courses],
             "begun": self._begun,
             "leg": self._leg,
+            "steps": self._steps,
             "random": random,
             "seconds": self._clock.seconds(),
             "passes": passes,
@@ -448,8 +577,8 @@ class _Run:
         rows = self._problem.executor.read_rows(self._problem.matrix, snapshot.about.get("rows"), place)
         return Snapshot(snapshot.about, snapshot.arrays | rows)
 
-    def finish(self) -> bool:
-        """Write down the end of the run, unless it is there already; returns False if Ctrl-C ended the waiting."""
+    def _finish(self) -> bool:
+        """Write the last checkpoint unless the file has it; returns False if Ctrl-C ended the waiting."""
         checkpoint, pressed = self._checkpoint, self._problem.executor.interrupted
         if checkpoint is None or not self.courses:
             return True
@@ -465,14 +594,17 @@ class _Run:
         snapshot = checkpoint.open()
         if snapshot is None:
             return
-        with checkpoint.making_sense():
-            self._restore(self._with_rows(snapshot))
-            self._clock.set(amount(snapshot.about["seconds"], "seconds"))
-        self._check_best()
-        for course in self.courses:
-            course.look_at(self._limits, self._clock.seconds())
-            if course.status in (Status.TARGET, Status.MAX_TIME):
-                self.stopped = course.status
+        while True:
+            try:
+                with checkpoint.making_sense():
+                    self._restore(self._with_rows(snapshot))
+                    self._clock.set(amount(snapshot.about["seconds"], "seconds"))
+                self._check_best()
+                break
+            except RowsLostError as reason:  # Nothing is wrong with the file.
+                log.warning("%s. Reading the checkpoint %s again", reason, checkpoint.place)
+        self._saved = True
+        self._look_at_courses()
         leader, seconds = self.leader, self._clock.seconds()
         log.info(
             "Going on from %s: iteration %d, error %.6g, after %.1f s",
@@ -485,16 +617,19 @@ class _Run:
     def _restore(self, snapshot: Snapshot) -> None:
         """Go back to a snapshot of the same run; an exception if it is none."""
         about = snapshot.about
-        self.courses = [
+        courses = [
             _Course.restored(Snapshot(course, _of(snapshot.arrays, f"{i}.")), self._algorithm.state_type, self._problem)
             for i, course in enumerate(about["courses"])
         ]
-        self._begun, self._leg = count(about["begun"], "begun"), count(about["leg"], "leg")
-        if not 1 <= len(self.courses) <= self._begun <= len(self._inits):
-            raise ValueError(f"{len(self.courses)} courses of {self._begun} starts")
+        begun, leg, passes = (count(about[name], name) for name in ("begun", "leg", "passes"))
+        if not 1 <= len(courses) <= begun <= len(self._inits):
+            raise ValueError(f"{len(courses)} courses of {begun} starts")
+        # Checkpoints of relunmd 0.1.0 have no number of steps.
+        steps = count(about.get("steps", sum(course.iteration + 1 for course in courses)), "steps")
         _check_positions(about["random"])
         self._random.bit_generator.state = about["random"]
-        self._noted = about["random"], count(about["passes"], "passes")
+        self._noted = about["random"], passes
+        self.courses, self._begun, self._leg, self._steps = courses, begun, leg, steps
 
     def _check_best(self) -> None:
         """Whether the best factors fit this X as they are said to: a fingerprint does not see rows change places."""
@@ -530,31 +665,16 @@ def solve(
     callbacks: list[Callback],
     checkpoint: Checkpoint | None = None,
 ) -> Outcome:
-    """Make the starts and run `algorithm` from them until a limit is reached, from where the checkpoint is if it is.
+    """Initialize and run `algorithm` until a limit is reached, resuming from the checkpoint if there is one.
 
-    With several starts the history is that of the one that the result comes from.
+    With several initializations the history is that of the one that the result comes from.
     """
     run = _Run(problem, algorithm, inits, random, limits, clock, callbacks, checkpoint)
-    if checkpoint is not None:
+    if checkpoint is None:
+        return run.outcome()
+    with checkpoint.locked():
         run.resume(checkpoint)
-    try:
-        run.go()
-        status = run.stopped or run.leader.status or Status.MAX_ITER
-    except KeyboardInterrupt:
-        if not run.courses:
-            raise
-        log.warning("Interrupted after iteration %d; keeping the best so far", run.leader.iteration)
-        status = Status.INTERRUPTED
-    except ClusterError:  # There is nobody left to write rows down; the last checkpoint is as it was.
-        raise
-    except BaseException:
-        run.finish()
-        raise
-    if not run.finish():
-        status = Status.INTERRUPTED
-    W, H = run.factors()
-    winner = run.leader
-    return Outcome(W, H, winner.best[2], status, winner.history, winner.init_time)
+        return run.outcome()
 
 
 def _finite(advance: Callable[[], State]) -> State | None:
@@ -567,8 +687,15 @@ def _finite(advance: Callable[[], State]) -> State | None:
     return state if np.isfinite(state.error) and np.isfinite(state.H).all() else None
 
 
-def _progress(
-    problem: Problem, state: State, iteration: int, seconds: float, passes: int, best_error: float
-) -> Progress:
-    W, H, facts = state.W, state.H, problem.executor.facts()
-    return Progress(iteration, seconds, state.error, passes, best_error, lambda: canonical(problem, W, H), **facts)
+def _progress(problem: Problem, course: _Course, best_error: float) -> Progress:
+    W, H, error = course.state.W, course.state.H, course.state.error
+    facts = problem.executor.facts()
+    return Progress(
+        course.iteration,
+        course.seconds,
+        error,
+        course.passes,
+        best_error,
+        lambda: canonical(problem, W, H),
+        **facts,
+    )

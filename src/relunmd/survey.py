@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from relunmd.cluster import refuse_distributed
 from relunmd.matrix import Source
 from relunmd.validation import check_matrix
 
@@ -120,7 +121,7 @@ def survey(X: Any) -> Survey:
 
     Parameters
     ----------
-    X : matrix of any kind that `relunmd.decompose` takes; entries may be wrong
+    X : matrix of any kind that `relunmd.decompose` takes except on Dask; entries may be wrong
 
     Notes
     -----
@@ -133,6 +134,7 @@ def survey(X: Any) -> Survey:
     >>> found.nonzeros, found.zeros, found.largest, found.suggested_rank
     (4, 0.75, 1.0, 1)
     """
+    refuse_distributed(X, "survey")
     source = check_matrix(X)
     nonzeros = negatives = not_finite = stored = 0
     smallest, largest, scale, squares = math.inf, -math.inf, 0.0, 0.0
@@ -141,6 +143,9 @@ def survey(X: Any) -> Survey:
         values = np.asarray(part.data if sparse.issparse(part) else part).ravel(order="K")
         stored += values.nbytes
         some_left_out = sparse.issparse(part) and len(values) < whole
+        if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+            with np.errstate(over="ignore", under="ignore"):  # Converted as `decompose` does.
+                values = values.astype(np.float64)
         nonzeros += int(np.count_nonzero(values))
         if values.dtype.kind == "f":
             finite = np.isfinite(values)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -34,6 +35,7 @@ from relunmd.matrix import (
     is_stored_group,
     library_of,
     power_of_two_scale,
+    refuse_masked,
 )
 from relunmd.problem import Facts, Problem
 from relunmd.result import Decomposition
@@ -42,6 +44,7 @@ from relunmd.solve import Callback, Limits
 __all__ = [
     "check_algorithm",
     "check_callback",
+    "check_candidates",
     "check_checkpoint",
     "check_components",
     "check_dtype",
@@ -64,9 +67,12 @@ __all__ = [
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
 _OUR_STREAM = (2023,)
-_FACTORS, _LARGE = 10, 10**9
-"""How many arrays like W and H a run takes at least, and from how many bytes on it is asked for."""
-_TOL = "a number of at least 0 (which turns it off) and below 1"
+_LARGE = 10**9
+"""Bytes of arrays like W and H from which on the free memory is checked."""
+_WRITTEN = 4
+"""Arrays like W and H that a step needs in place of those that a checkpoint is being written from."""
+_MOST_THREADS = 64
+_TOL = "a number in [0, 1); 0 disables it"
 
 
 def check_matrix(X: Any) -> Source:
@@ -78,8 +84,7 @@ def check_matrix(X: Any) -> Source:
         return X
     if is_distributed(X):
         return open_distributed(X)
-    if isinstance(X, np.ma.MaskedArray):
-        raise InputError("X must not be a masked array. Got one; fill it first, for example with X.filled(0).")
+    refuse_masked(X)
     if is_stored_group(X):
         stored = StoredCsr(X)
         _real(stored.dtype)
@@ -177,6 +182,14 @@ def check_components(H: Any, n_columns: int) -> Array:
     return A
 
 
+def check_candidates(candidates: Any, rank: int) -> Array:
+    """Known rows of W as a finite array of k rows and `rank` columns."""
+    A = _factor("candidates", candidates, "")
+    if A.shape[1] != rank:
+        raise InputError(f"candidates must have {rank} columns, one for each row of H. Got shape {A.shape}.")
+    return A
+
+
 def check_penalty(penalty: Any, name: str = "penalty") -> float:
     """A finite number of at least zero."""
     found = _number(name, penalty, "a finite number of at least 0", 0, float(np.finfo(np.float64).max))
@@ -240,6 +253,8 @@ def check_init(init: object, algorithm: Algorithm[Any], shape: tuple[int, int], 
 
 
 def _given(W: object, H: object, shape: tuple[int, int], rank: int) -> GivenInit:
+    if is_distributed(W) and isinstance(W, list | tuple):
+        raise InputError("W0 of init must be an array, NumPy's or Dask's. Got a list of parts on Dask.")
     W0: Any = W if is_distributed(W) else _factor("W0", W)
     H0 = _factor("H0", H)
     k = W0.shape[1]
@@ -293,9 +308,13 @@ def check_limits(target_error: Any, tol: Any, max_iter: Any, max_time: Any, endl
 def _number(name: str, value: Any, what: str, least: float, most: float) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not least <= float(value) <= most:
-        raise InputError(f"{name} must be {what}. Got {value!r}.")
-    return float(value)
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    except OverflowError:  # An integer beyond the floats.
+        number = math.nan
+    if not least <= number <= most:
+        raise InputError(f"{name} must be {what}. Got {reprlib.repr(value)}.")
+    return number
 
 
 def check_random_state(random_state: Any) -> np.random.Generator:
@@ -315,13 +334,18 @@ def check_random_state(random_state: Any) -> np.random.Generator:
 
 
 def check_threads(n_jobs: Any) -> int:
-    """The number of threads: None or −1 for every core this process may use."""
+    """The number of threads as scikit-learn counts jobs.
+
+    None is 1, or what `joblib.parallel_config` says; −1 is all cores that this process may use, −2 all but one, and so
+    on. More threads than blocks would have nothing to do.
+    """
     if n_jobs is None:
-        return usable_cores()
-    whole = isinstance(n_jobs, numbers.Integral) and not isinstance(n_jobs, bool)
-    if not whole or (int(n_jobs) < 1 and int(n_jobs) != -1):
-        raise InputError(f"n_jobs must be a positive integer, -1 or None. Got {n_jobs!r}.")
-    return usable_cores() if int(n_jobs) == -1 else int(n_jobs)
+        n_jobs = get_active_backend()[1]
+        n_jobs = 1 if n_jobs is None else n_jobs
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral) or int(n_jobs) == 0:
+        raise InputError(f"n_jobs must be an integer other than 0, or None; -1 uses all cores. Got {n_jobs!r}.")
+    cores = usable_cores()
+    return max(1, cores + 1 + int(n_jobs)) if int(n_jobs) < 0 else min(int(n_jobs), max(cores, _MOST_THREADS))
 
 
 def check_starts(n_starts: Any) -> int:
@@ -360,10 +384,14 @@ def check_memory(
         _check_frugal(algorithm, init)
         return
     m, n = X.shape
-    factors = _FACTORS * n_starts * rank * (m + n) * dtype.itemsize
+    factors = n_starts * rank * (m + n) * algorithm.bytes_per_entry(dtype.itemsize)
+    if checkpoint:  # Arrays that are being written cannot be reused.
+        factors += n_starts * rank * (m + n) * _WRITTEN * dtype.itemsize
     if factors > _LARGE:
         memory.require(
-            factors, f"W and H for X of {m} × {n} at rank {rank}, with what goes with them,", "Lower the rank."
+            factors,
+            f"algorithm={algorithm.name!r} for X of {m} × {n} at rank {rank}, with all its arrays like W and H,",
+            "Lower the rank" + (", or its memory." if hasattr(algorithm, "memory") else "."),
         )
     kept = algorithm.dense_arrays * n_starts
     if checkpoint:  # What is being written cannot be written over.
@@ -406,7 +434,7 @@ def executor_for(X: Source, dtype: np.dtype[Any], n_threads: int) -> Executor:
 
 def wide_type(X: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The float type that entries are checked in: that of the computation if X has it, else float64."""
-    return dtype if X.dtype == dtype else np.dtype(np.float64)
+    return dtype if X.dtype.newbyteorder("=") == dtype else np.dtype(np.float64)
 
 
 def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: Executor, zeros_alone: bool = False) -> Problem:
@@ -419,7 +447,8 @@ def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: Executor,
     if sums["not_finite"]:
         place = _first(raw, executor, negative=False)
         raise InputError(
-            f"X must be finite. Got NaN or infinity in {_entries(sums['not_finite'])}, the first at {place}."
+            f"X must be finite{_in_float64(X)}. Got NaN or infinity in {_entries(sums['not_finite'])}, the first at "
+            f"{place}."
         )
     if sums["negative"]:
         place = _first(raw, executor, negative=True)
@@ -430,13 +459,24 @@ def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: Executor,
         )
     largest = max(sums["largest"])
     if largest == 0 and not zeros_alone:
-        raise InputError("X must have a positive entry. Got a matrix of zeros, which W = 0, H = 0 fits exactly.")
-    if largest > 0 and X.dtype != dtype and not float(np.finfo(dtype).tiny) <= largest <= float(np.finfo(dtype).max):
+        raise InputError(
+            f"X must have a positive entry{_in_float64(X)}. Got a matrix of zeros, which W = 0, H = 0 fits exactly."
+        )
+    limits = np.finfo(dtype)
+    converted = X.dtype.newbyteorder("=") != dtype
+    if converted and largest > 0 and not float(limits.tiny) <= largest <= float(limits.max):
         raise InputError(f"dtype={dtype} cannot hold X, whose largest entry is {largest:.3g}. Use dtype='float64'.")
     matrix = Matrix(X, dtype, power_of_two_scale(largest, raw.dtype) if largest > 0 else 1.0)
+    checksum = f"{int(sums['checksum'][0]):016x}"
     _, sums = executor.run(matrix, _moments_block)
-    facts = Facts(sums["total"], sums["squares"], int(sums["positives"]))
+    facts = Facts(sums["total"], sums["squares"], int(sums["positives"]), checksum)
     return Problem(matrix, rank, facts, executor)
+
+
+def _in_float64(X: Source) -> str:
+    """What to add to a message on entries that are converted to a narrower type."""
+    wide = X.dtype.kind == "f" and X.dtype.itemsize > 8
+    return f" in float64, which {X.dtype} is converted to" if wide else ""
 
 
 def _entries(count: int) -> str:
@@ -444,13 +484,15 @@ def _entries(count: int) -> str:
 
 
 def _scan_block(x: Block, rows: Rows, out: Rows) -> Sums:
-    largest, not_finite, negative = 0.0, 0, 0
+    largest, not_finite, negative, checksum = 0.0, 0, 0, np.zeros(1, np.uint64)
     for at in x.strips:
         for tile in x.across(at):
-            found = kernels.scan(tile.X)
+            with np.errstate(over="ignore"):  # Sums modulo 2⁶⁴, where numba is turned off.
+                found = kernels.scan(tile.X, x.rows.start + at.start, tile.columns.start, x.n_columns)
             largest = max(largest, float(found[0]))
             not_finite, negative = not_finite + found[1], negative + found[2]
-    return {"largest": [largest], "not_finite": not_finite, "negative": negative}
+            checksum += np.uint64(found[3])
+    return {"largest": [largest], "not_finite": not_finite, "negative": negative, "checksum": checksum}
 
 
 def _moments_block(x: Block, rows: Rows, out: Rows) -> Sums:

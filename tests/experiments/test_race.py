@@ -4,10 +4,12 @@ import runpy
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import relunmd
 from relunmd import memory
-from relunmd.algorithms import ALGORITHMS
+from relunmd.algorithms import ALGORITHMS, ThreeBlockFactored
+from relunmd.charts import PAPER
 from relunmd.experiments import contenders, race
 from relunmd.experiments.contenders import Contender, built_in
 from relunmd.experiments.race import Arena
@@ -205,6 +207,31 @@ def test_memory_is_asked_for_first(arena, monkeypatch):
         arena.run(built_in("3b"), start, Limits(None, 0, 3, None))
 
 
+def test_every_contender_has_one_blas_thread(arena):
+    def blas():
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    seen = {}
+
+    def mine(X, W, H):
+        seen["preparing"] = blas()
+        while True:
+            seen["mine"] = blas()
+            yield W, H
+
+    class Ours(ThreeBlockFactored):
+        def step(self, problem, state):
+            seen["ours"] = blas()
+            return super().step(problem, state)
+
+    with threadpool_limits(3, "blas"):
+        before = blas()
+        for contender in (Contender("mine", mine), built_in(Ours())):
+            arena.run(contender, arena.start(4, "random", 0), Limits(None, 0, 3, None))
+        assert blas() == before
+    assert seen == {"preparing": {1}, "mine": {1}, "ours": {1}}
+
+
 class TestRegistry:
     def test_register_and_take_back(self):
         @contenders.register("mine", step=2)
@@ -255,4 +282,5 @@ class TestRegistry:
             name = "newest"
 
         monkeypatch.setitem(ALGORITHMS, "newest", Newest)
-        assert [c.label for c in contenders.added()] == ["3b-factored", "qn", "newest"]
+        assert [c.label for c in contenders.added()] == [name for name in ALGORITHMS if name not in PAPER]
+        assert contenders.added()[-1].label == "newest"

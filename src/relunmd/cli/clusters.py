@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from relunmd.cli import running
 from relunmd.errors import ClusterError
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def on_dask(
                     f"Got {where!r}, where none answers."
                 ) from reason
         if not quiet:
-            click.echo(f"{len(client.nthreads())} workers; dashboard {client.dashboard_link}", err=True)
+            running.echo(f"{len(client.nthreads())} workers; dashboard {client.dashboard_link}", err=True)
         source = open_file(matrix, array, names, client)
         stack.callback(source.close)
         yield source

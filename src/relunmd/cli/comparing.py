@@ -125,7 +125,7 @@ def compare(
         running.tell_note(opened, matrix, quiet)
         entry = opened.entry
         if entry.columns is not None and labels is None and not quiet:
-            click.echo("The names of the columns are shown with the components.", err=True)
+            running.echo("The names of the columns are shown with the components.", err=True)
         found = compare_matrix(
             opened.X,
             chosen_ranks,
@@ -148,10 +148,10 @@ def compare(
 
         errors = {label: {str(rank): e for rank, e in by_rank.items()} for label, by_rank in found.errors().items()}
         told = {"page": str(found.page), "finding": finding(found), "errors": errors, "notes": list(found.notes)}
-        click.echo(json.dumps(told))
+        running.echo(json.dumps(told))
     elif not quiet:
-        click.echo(running.spoken(finding(found)))
-        click.echo(str(found.page))
+        running.echo(running.spoken(finding(found)))
+        running.echo(str(found.page))
     made = {run["algorithm"] for run in found.runs}
     if any(label not in made for label in found.labels):  # It failed at every rank, as a note says.
         click.get_current_context().exit(1)
@@ -191,7 +191,7 @@ def reproduce(names: tuple[str, ...], quick: bool, data: str | None, seed: int, 
     with _resumable(output):
         page = reproduce_paper(names or "all", output, quick=quick, seed=seed, data=data, display=_display(quiet))
     if not quiet:
-        click.echo(str(page))
+        running.echo(str(page))
 
 
 @contextmanager
@@ -200,7 +200,7 @@ def _resumable(output: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        click.echo(f"Interrupted. The same command goes on from what is in {output}.", err=True)
+        running.echo(f"Interrupted. The same command goes on from what is in {output}.", err=True)
         click.get_current_context().exit(running.INTERRUPTED)
 
 

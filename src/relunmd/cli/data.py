@@ -32,8 +32,9 @@ def list_() -> None:
     width = max(len(name) for name in datasets.LOADERS)
     for name, loader in datasets.LOADERS.items():
         where = datasets.where(name)
-        click.echo(f"{name:{width}}  {(loader.__doc__ or '').splitlines()[0].rstrip('.')}")
-        click.echo(f"{'':{width}}  {'here: ' + where if where else 'not here; fetch gets it, or says how'}")
+        line = (loader.__doc__ or "").partition("\n")[0].rstrip(".")  # There is none with python -OO.
+        running.echo(f"{name:{width}}  {line}")
+        running.echo(f"{'':{width}}  {'here: ' + where if where else 'not here; fetch gets it, or says how'}")
 
 
 @data.command(epilog="\b\nExample:\n  relunmd data fetch digits -o digits.npy")
@@ -56,4 +57,4 @@ def fetch(name: str, output: str | None, force: bool, quiet: bool) -> None:
     place = running.check_output(target, force)
     write_matrix(place, Parts(X.shape, X.dtype, True, iter([X.tocsr()])) if stored else Parts.of(X))
     if not quiet:
-        click.echo(f"{target}: {X.shape[0]} × {X.shape[1]}, {X.dtype}")
+        running.echo(f"{target}: {X.shape[0]} × {X.shape[1]}, {X.dtype}")

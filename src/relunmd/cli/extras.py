@@ -2,6 +2,8 @@
 
 import click
 
+from relunmd.cli import running
+
 __all__ = ["algorithms", "completion", "demo"]
 
 
@@ -11,10 +13,10 @@ def algorithms() -> None:
     import relunmd
 
     for title, known in (("Algorithms", relunmd.algorithms()), ("Starts", relunmd.inits())):
-        click.echo(f"{title}:")
+        running.echo(f"{title}:")
         width = max(len(name) for name in known)
         for name, line in known.items():
-            click.echo(f"  {name:{width}}  {line}")
+            running.echo(f"  {name:{width}}  {line}")
 
 
 @click.command(epilog="\b\nExample:\n  relunmd demo -o demo-output")

@@ -1,5 +1,6 @@
 """`relunmd fit`: a decomposition of a matrix file, with live progress, that Ctrl-C cannot lose."""
 
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,12 @@ Examples:
   relunmd fit digits.npy -r 20 --init model.npz --max-iter 50 -o better.npz
 
 \b
-Ctrl-C saves the best so far. With --checkpoint the same command resumes after
-Ctrl-C, a kill or a limit that was too small, and ends with the same model as
-if it had never stopped; its own MODEL it overwrites without --force.
-Exit codes: 0; 2 for what cannot be used; 130 after Ctrl-C; 1 if it failed."""
+Ctrl-C, SIGTERM and SIGHUP save the best so far. With --checkpoint the same
+command resumes after them, a kill or a limit that was too small, and ends with
+the same model as if it had never stopped; its own MODEL it overwrites without
+--force. Exit codes: 0; 2 for what cannot be used; 130 after Ctrl-C; 1 if it
+failed, or saved MODEL in another folder. Messages that cannot be printed are
+dropped."""
 )
 @click.argument("matrix", metavar="INPUT", type=click.Path())
 @click.option("--rank", "-r", type=click.IntRange(min=1), required=True, metavar="R", help="Number of components.")
@@ -159,8 +162,6 @@ def fit(
     memory is read a part at a time. With --dask it is a Zarr store, an HDF5, .npy or Parquet file, or a folder of .npy,
     .npz or .parquet files with some rows each, which the workers read.
     """
-    from contextlib import ExitStack, nullcontext
-
     import relunmd
     from relunmd.archive import kind_of
     from relunmd.progress import ProgressDisplay
@@ -176,7 +177,7 @@ def fit(
         raise InputError(f"The model is a .npz file. Got {output}, by its name something else.")
     start = _start(init, rank)
     if checkpoint is not None and kind_of(Path(checkpoint)) == "checkpoint" and not quiet:
-        click.echo(f"Going on from {checkpoint}.", err=True)
+        running.echo(f"Going on from {checkpoint}.", err=True)
     with running.Presses() as presses, ExitStack() as stack:
         if dask is None:
             opened = stack.enter_context(open_matrix(matrix, array, names))
@@ -208,7 +209,7 @@ def fit(
                 max_time=max_time,
                 random_state=seed,
                 dtype=dtype,
-                n_jobs=threads,
+                n_jobs=threads or running.ALL_CORES,
                 n_starts=starts,
                 callback=after_iteration,
                 checkpoint=checkpoint,
@@ -216,14 +217,15 @@ def fit(
             )
             presses.something_to_save = True  # A run that was resumed may have ended without an iteration.
         presses.heard = presses.heard or d.status is relunmd.Status.INTERRUPTED
-        output, elsewhere = _saved(d, place, output)
+        presses.saving = True
+        output, elsewhere = _saved(d, place, output, checkpoint)
         _tell(d, matrix, output, checkpoint, as_json, quiet)
         if ridge > 0 and d.best_iter == 0 < d.n_iter:
-            click.echo("Warning: no iteration was better than the start; a smaller --ridge may be.", err=True)
+            running.echo("Warning: no iteration was better than the start; a smaller --ridge may be.", err=True)
         if target_error is not None and d.status is not relunmd.Status.TARGET and not quiet:
-            click.echo(f"--target-error {target_error:g} was not reached.", err=True)
-    code = {relunmd.Status.INTERRUPTED: running.INTERRUPTED, relunmd.Status.FAILED: 1}.get(d.status, int(elsewhere))
-    click.get_current_context().exit(code)
+            running.echo(f"--target-error {target_error:g} was not reached.", err=True)
+    codes = {relunmd.Status.INTERRUPTED: running.INTERRUPTED, relunmd.Status.FAILED: 1, relunmd.Status.READ_FAILED: 1}
+    click.get_current_context().exit(codes.get(d.status, int(elsewhere)))
 
 
 def _method(name: str, ridge: float) -> "Algorithm[Any]":
@@ -265,38 +267,74 @@ def _start(init: str, rank: int) -> "str | Decomposition":
     return model
 
 
-def _saved(d: "Decomposition", place: Path, output: str) -> tuple[str, bool]:
-    """Save the model; where that fails, somewhere else: hours may have gone into it. Says where, and whether it was."""
+def _saved(d: "Decomposition", place: Path, output: str, checkpoint: str | None) -> tuple[str, bool]:
+    """Save the model; where that fails, in another folder: hours may have gone into it.
+
+    Returns its path and whether it is another than `output`. Raises a ClickException if no folder takes it.
+    """
     import tempfile
 
     try:
         d.save(place)
-    except FileError as reason:
-        refuge = Path(tempfile.mkdtemp(prefix="relunmd-")) / place.name
-        d.save(refuge)
-        click.echo(f"Warning: {running.spoken(str(reason))} The model is saved in {refuge} instead.", err=True)
-        return str(refuge), True
-    return output, False
+        return output, False
+    except (FileError, OSError) as failure:
+        reason = str(failure)
+    folders = _other_folders(place, checkpoint)
+    for folder in folders:
+        try:
+            with ExitStack() as stack:
+                made = Path(tempfile.mkdtemp(prefix="relunmd-", dir=folder))
+                stack.callback(made.rmdir)
+                d.save(made / place.name)
+                stack.pop_all()
+        except (FileError, OSError):
+            continue
+        other = str(made / place.name)
+        running.echo(f"Warning: {running.spoken(reason)} The model is saved in {other} instead.", err=True)
+        return other, True
+    rest = "It is lost; --checkpoint FILE would have kept the run."
+    if checkpoint is not None and Path(checkpoint).exists():
+        rest = f"The run is kept in {checkpoint}: make room, and give the same command again."
+    raise running.failed(f"{reason} The model cannot be saved in {', '.join(map(str, folders))} either. {rest}")
+
+
+def _other_folders(place: Path, checkpoint: str | None) -> list[Path]:
+    """Where a model may go that its own folder does not take, best first."""
+    import tempfile
+
+    found = []
+    with suppress(OSError):  # None is writable.
+        found.append(Path(tempfile.gettempdir()))
+    found.append(Path.cwd())
+    with suppress(RuntimeError):  # There is none.
+        found.append(Path.home())
+    if checkpoint is not None:
+        found.append(Path(checkpoint).parent)
+    resolved = dict.fromkeys(folder.resolve() for folder in found)
+    return [folder for folder in resolved if folder != place.parent.resolve()]
 
 
 def _tell(d: "Decomposition", matrix: str, output: str, checkpoint: str | None, as_json: bool, quiet: bool) -> None:
     from relunmd.result import Status
 
-    interrupted = d.status is Status.INTERRUPTED
+    cut = {
+        Status.INTERRUPTED: "Interrupted",
+        Status.READ_FAILED: f"Error: {matrix} could not be read any more",
+    }.get(d.status)
     if as_json:
         import json
 
-        click.echo(json.dumps(_summary(d, matrix, output, checkpoint)))
+        running.echo(json.dumps(_summary(d, matrix, output, checkpoint)))
     elif not quiet:
         unit = "iteration" if d.n_iter == 1 else "iterations"
-        why = "" if interrupted else f" {running.spoken(d.message)}"
-        click.echo(f"error {d.error:.6g} after {d.n_iter} {unit} in {d.time:.3g} s.{why}")
-        click.echo(f"{output}: W {d.W.shape[0]} × {d.rank}, H {d.rank} × {d.H.shape[1]}, {d.W.dtype}")
-    if interrupted:
+        why = "" if cut else f" {running.spoken(d.message)}"
+        running.echo(f"error {d.error:.6g} after {d.n_iter} {unit} in {d.time:.3g} s.{why}")
+        running.echo(f"{output}: W {d.W.shape[0]} × {d.rank}, H {d.rank} × {d.H.shape[1]}, {d.W.dtype}")
+    if cut:
         again = f"The same command goes on from {checkpoint}." if checkpoint else (
             f"To go on from it, give --init {output}; to resume a run as it was, --checkpoint FILE."
         )  # fmt: skip
-        click.echo(f"Interrupted: the best so far is saved in {output}. {again}", err=True)
+        running.echo(f"{cut}: the best so far is saved in {output}. {again}", err=True)
 
 
 def _summary(d: "Decomposition", matrix: str, output: str, checkpoint: str | None) -> dict[str, Any]:

@@ -40,13 +40,13 @@ def info(file: str, array: str | None, names: str | None, as_json: bool) -> None
     if as_json:
         import json
 
-        click.echo(json.dumps(facts, allow_nan=False))
+        running.echo(json.dumps(facts, allow_nan=False))
         return
     told = {name: _told(name, value) for name, value in facts.items() if value not in (None, "", [])}
     width = max(len(name) for name in told)
     for name, lines in told.items():
         for number, line in enumerate(lines):
-            click.echo(f"{name.replace('_', ' ') if number == 0 else '':{width}}  {running.spoken(line)}")
+            running.echo(f"{name.replace('_', ' ') if number == 0 else '':{width}}  {running.spoken(line)}")
 
 
 def _told(name: str, value: Any) -> list[str]:
@@ -132,7 +132,7 @@ def _of_model(file: str) -> dict[str, Any]:
             "dtype": X.dtype,
             "nonzeros": X.nonzeros,
             "zeros": round(1 - X.nonzeros / (X.shape[0] * X.shape[1]), 6),
-            "norm": X.squares**0.5,
+            "norm": X.norm,
         }
     return facts
 
@@ -181,4 +181,4 @@ def convert(
         whole = Parts(matrix.shape, np.dtype(matrix.dtype), matrix.sparse, (part for _, part in row_parts(matrix)))
         write_matrix(place, whole.without_zeros() if sparse else whole)
     if not quiet:
-        click.echo(f"{target}: {matrix.shape[0]} × {matrix.shape[1]}, {whole.usual().dtype}")
+        running.echo(f"{target}: {matrix.shape[0]} × {matrix.shape[1]}, {whole.usual().dtype}")

@@ -1,6 +1,5 @@
 """`relunmd transform` and `relunmd reconstruct`: what a model is for."""
 
-import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -63,24 +62,31 @@ def transform(
         shape = check_matrix(opened.X).shape
         if shape[1] != d.shape[1]:
             raise InputError(f"{matrix} must have the {d.shape[1]} columns that {model} is of. It has {shape[1]}.")
-        found = relunmd.fit_rows(opened.X, d.H, penalty=_penalty(d), dtype=d.H.dtype, n_jobs=threads)
+        found = relunmd.fit_rows(
+            opened.X,
+            d.H,
+            penalty=_penalty(d),
+            candidates=d.W,
+            dtype=d.H.dtype,
+            n_jobs=threads or running.ALL_CORES,
+        )
     write_matrix(place, Parts.of(found.W))
     rows = len(found.W)
     if found.limited:
-        click.echo(f"Warning: {found.limited} of {rows} rows had not converged.", err=True)
+        running.echo(f"Warning: {found.limited} of {rows} rows had not converged.", err=True)
     if as_json:
         import json
 
         told = {"model": model, "input": matrix, "output": output, "rows": rows, "rank": d.rank, "error": found.error}
-        click.echo(json.dumps(told | {"not_converged": found.limited}))
+        running.echo(json.dumps(told | {"not_converged": found.limited}))
     elif not quiet:
-        click.echo(f"{output}: {rows} × {d.rank}, error {found.error:.6g}")
+        running.echo(f"{output}: {rows} × {d.rank}, error {found.error:.6g}")
 
 
 def _penalty(d: "Decomposition") -> float:
     """The ridge of the fit, in the units of one row's squared error, as the estimator has it."""
     ridge = float(d.settings.get("ridge") or 0.0)
-    return ridge * math.sqrt(d.fingerprint.squares) if ridge and d.fingerprint is not None else 0.0
+    return ridge * d.fingerprint.norm if ridge and d.fingerprint is not None else 0.0
 
 
 @click.command(
@@ -120,7 +126,7 @@ def reconstruct(
     whole = Parts(shape, np.dtype(d.H.dtype), False, parts())
     write_matrix(place, whole.without_zeros() if sparse else whole)
     if not quiet:
-        click.echo(f"{output}: {shape[0]} × {shape[1]}")
+        running.echo(f"{output}: {shape[0]} × {shape[1]}")
 
 
 def _rows(text: str | None, count: int) -> range | list[int]:

@@ -1,9 +1,13 @@
 """What all commands share: errors as one sentence and an exit code, warnings, options, files that may be written."""
 
+import errno
+import io
 import logging
+import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from relunmd.errors import FileError, InputError, RelunmdError
+from relunmd.files import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,9 +26,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Commands",
     "Presses",
+    "Survivor",
     "check_input",
     "check_output",
     "console",
+    "echo",
+    "failed",
     "force_option",
     "json_option",
     "matrix_options",
@@ -35,8 +43,14 @@ __all__ = [
 ]
 
 INTERRUPTED = 130
+ALL_CORES = -1
+"""The library's `n_jobs` where --threads is not given."""
 _REFUSED = 2
 _LONGEST = 2000
+_PATIENCE = 10.0
+"""Seconds after which a run that has not reacted to Ctrl-C can be ended by another."""
+_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
+"""Windows has none."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -62,14 +76,18 @@ class Commands(click.Group):
                 stream.reconfigure(errors="replace")  # type: ignore[union-attr]
         return super().main(*args, **options)
 
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        with _visible_errors():
+            return super().make_context(*args, **options)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with _told_to_end(), _warnings_told():
+            with _visible_errors(), _told_to_end(), _warnings_told():
                 return super().invoke(ctx)
         except RelunmdError as reason:
             raise _Refused(spoken(str(reason))) from reason
         except KeyboardInterrupt:
-            click.echo("Interrupted; nothing was written.", err=True)
+            echo("Interrupted; nothing was written.", err=True)
             ctx.exit(INTERRUPTED)
         except MemoryError as reason:
             raise _Refused("There is too little memory for this.") from reason
@@ -81,6 +99,81 @@ class Commands(click.Group):
 
 class _Refused(click.ClickException):
     exit_code = _REFUSED
+
+
+class _Failed(click.ClickException):
+    exit_code = 1
+
+
+def failed(message: str) -> click.ClickException:
+    """For a run that had something to save and could not: the message and exit code 1."""
+    return _Failed(spoken(message))
+
+
+@contextmanager
+def _visible_errors() -> Iterator[None]:
+    """What click says of arguments, which it quotes as they are."""
+    try:
+        yield
+    except click.ClickException as reason:
+        reason.message = printable(reason.message)  # type: ignore[misc]
+        raise
+
+
+class Survivor(io.RawIOBase):
+    """Takes the place of stdout or stderr. What cannot be written (a closed pipe, a full disk) is dropped.
+
+    Nothing that only talks about a run may end it. `lost` is the last reason why something was dropped.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self.lost: OSError | None = None
+        self._raw = raw
+
+    @classmethod
+    def replace(cls, name: str) -> "Survivor | None":
+        """Replace sys.stdout or sys.stderr; None if it is closed or not a file."""
+        stream = getattr(sys, name)
+        buffer = getattr(stream, "buffer", None)
+        if buffer is None:
+            return None
+        survivor = cls(getattr(buffer, "raw", buffer))  # With python -u there is no buffer.
+        setattr(
+            sys,
+            name,
+            io.TextIOWrapper(
+                io.BufferedWriter(survivor),
+                encoding=stream.encoding,
+                errors="replace",
+                line_buffering=stream.line_buffering,
+                write_through=stream.write_through,
+            ),
+        )
+        return survivor
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return int(self._raw.fileno())
+
+    def isatty(self) -> bool:
+        return bool(self._raw.isatty())
+
+    def write(self, data: Any) -> int:
+        try:
+            written = self._raw.write(data)
+            if written is None:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        except OSError as reason:
+            self.lost = reason
+            return len(data)
+        return int(written)
+
+
+def echo(message: str = "", err: bool = False) -> None:
+    """Print a message, with nothing in it that a terminal obeys: file names may hold anything."""
+    click.echo(printable(message), err=err)
 
 
 def spoken(message: str) -> str:
@@ -95,8 +188,7 @@ def spoken(message: str) -> str:
     line = re.sub(
         r"^(rank|tol|dtype|init|checkpoint|ridge|names|algorithms|ranks|starts|seed) must", r"--\1 must", line
     )
-    line = line.replace("array=NAME", "--array NAME").replace("names=KIND", "--names")
-    line = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in line)
+    line = printable(line.replace("array=NAME", "--array NAME").replace("names=KIND", "--names"))
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]} …"
 
 
@@ -104,7 +196,8 @@ class _Told(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         word = "Warning: " if record.levelno >= logging.WARNING else ""
         # Not by click.echo, which would write past the progress display that has taken stderr's place.
-        sys.stderr.write(f"{word}{spoken(record.getMessage())}\n")
+        with suppress(AttributeError, OSError, ValueError):  # It is None, cannot be written or is closed: not an error.
+            sys.stderr.write(f"{word}{spoken(record.getMessage())}\n")
 
 
 @contextmanager
@@ -120,7 +213,10 @@ def _warnings_told() -> Iterator[None]:
 
 @contextmanager
 def _told_to_end() -> Iterator[None]:
-    """SIGTERM, by which batch systems end a job, is taken as Ctrl-C: what there is is saved."""
+    """SIGTERM, by which batch systems end a job, and SIGHUP, by which a terminal that closes does, count as Ctrl-C.
+
+    Under nohup SIGHUP is ignored and stays so.
+    """
 
     def end(*_: object) -> None:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -130,22 +226,29 @@ def _told_to_end() -> Iterator[None]:
         else:
             raise KeyboardInterrupt
 
+    numbers = [signal.SIGTERM]
+    if _HANGUP is not None and signal.getsignal(_HANGUP) is not signal.SIG_IGN:
+        numbers.append(_HANGUP)
     try:
-        before = signal.signal(signal.SIGTERM, end)
+        before = {number: signal.signal(number, end) for number in numbers}
     except ValueError:  # Not the main thread.
         yield
         return
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGTERM) is end:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            if signal.getsignal(number) is end:
+                signal.signal(number, handler)
 
 
 class Presses:
-    """Ctrl-C in a run: raised while there is nothing to save, and noted from then on, however often it is pressed.
+    """Ctrl-C in a run: raised while there is nothing to save, and noted from then on.
 
-    While X is looked at, the library listens itself; this is for the time between, and for that of saving.
+    While X is looked at, the library handles the first one itself; this is for the time between, for further ones and
+    for saving. However often it is pressed, what there is is saved, and saving is not cut short. A run that has not
+    come to saving `_PATIENCE` seconds after a Ctrl-C is interrupted wherever it is by the next one: what it waits for
+    (a disk that does not answer) may never come. SIGQUIT ends it at any time, saving nothing.
     """
 
     deferrable = True
@@ -153,12 +256,16 @@ class Presses:
     """Whether the process ends with the command."""
 
     def __init__(self) -> None:
-        self.something_to_save = self.heard = False
+        self.something_to_save = self.heard = self.saving = False
+        self._first = 0.0
 
     def __call__(self, number: int, frame: object) -> None:
         if not self.something_to_save:
             raise KeyboardInterrupt
-        self.heard = True
+        if not self.heard:
+            self.heard, self._first = True, time.monotonic()
+        elif not self.saving and time.monotonic() - self._first > _PATIENCE:
+            raise KeyboardInterrupt
 
     def __enter__(self) -> "Presses":
         _run.append(self)
@@ -173,8 +280,8 @@ class Presses:
         if self._before is not None:
             signal.signal(signal.SIGINT, self._before)
         if self.heard and self.last_of_process:  # The rest takes moments, and is not to be ended in the middle.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            for number in (signal.SIGINT, signal.SIGTERM, *([] if _HANGUP is None else [_HANGUP])):
+                signal.signal(number, signal.SIG_IGN)
 
 
 _run: list[Presses] = []
@@ -188,7 +295,9 @@ def working(what: str, quiet: bool) -> Iterator[None]:
     if shown is None or not shown.is_terminal or shown.is_dumb_terminal:
         yield
         return
-    with shown.status(what):
+    from rich.text import Text
+
+    with shown.status(Text(printable(what))):
         yield
 
 
@@ -209,13 +318,11 @@ def tell_note(opened: "Opened", path: str, quiet: bool) -> None:
     """Say what of a file was left out."""
     if opened.entry.note and not quiet:
         how = {"text": "; --names tells otherwise", "columns": ""}.get(opened.entry.stored, "; --array takes another")
-        click.echo(f"{path}: {spoken(opened.entry.note)}{how}.", err=True)
+        echo(f"{path}: {spoken(opened.entry.note)}{how}.", err=True)
 
 
 def check_output(output: str, force: bool, *inputs: str) -> Path:
     """The path of a file that may be written, found out before any work."""
-    import os
-
     from relunmd.files import check_path
     from relunmd.readers.zarr_stores import is_zarr
 

@@ -16,6 +16,7 @@ from scipy import sparse
 from relunmd.algorithms import ALGORITHMS, AUTO, Algorithm
 from relunmd.algorithms import TSVD as TSVD_SETTINGS
 from relunmd.charts import shown_name
+from relunmd.cluster import refuse_distributed
 from relunmd.errors import InputError
 from relunmd.executor import ThreadExecutor, usable_cores
 from relunmd.experiments import imaging
@@ -64,7 +65,7 @@ def compare(
 
     Parameters
     ----------
-    X : m×n, nonnegative: whatever `decompose` takes
+    X : m×n, nonnegative: whatever `decompose` takes except X on Dask
     ranks : one or several
     output : folder for the results, the page report.html, report.md, comparison.csv, comparison.json, and the pictures;
         a run that it has already is not made again
@@ -92,10 +93,13 @@ def compare(
 
     Notes
     -----
-    Everything is computed in float64. An array in memory is copied once; sparse X and X in a file stay as they are,
-    except for what a method needs. One for which the memory does not suffice is left out with a note, as is one that
-    fails. X is read once more than the runs do, so that the results of another X in the same folder are not taken for
-    those of this one.
+    Everything is computed in float64. BLAS is limited to one thread for all methods, NMF and registered ones included;
+    the library's algorithms spread their work over threads of their own, one for each core. A registered method that
+    needs more BLAS threads sets them with threadpoolctl.
+
+    An array in memory is copied once; sparse X and X in a file stay as they are, except for what a method needs. A
+    method for which the memory does not suffice, or that fails, is left out with a note. X is read once more than the
+    runs do, so that the results of another X in the same folder are not taken for those of this one.
 
     Examples
     --------
@@ -110,6 +114,7 @@ def compare(
     ('qn', [4, 8])
     >>> folder.cleanup()
     """
+    refuse_distributed(X, "compare")
     source = check_matrix(X)
     shape = source.shape
     limits = check_limits(None, 0, max_iter, None if max_time == np.inf else max_time, endless=True)
@@ -194,7 +199,7 @@ class _Plan:
             "baselines": "TSVD, max(0, X_r); NMF of scikit-learn, coordinate descent from NNDSVDa, which is timed",
             "each run": " or ".join(limits),
             "start": f"{self.init}, the same for all algorithms, not timed; {seeds}",
-            "computed in": f"float64, {usable_cores()} threads; for NMF and methods of one's own those of BLAS",
+            "computed in": f"float64; the library's algorithms in {usable_cores()} threads; BLAS in one thread for all",
         }
 
     def who_is_who(self) -> dict[str, str]:

@@ -106,6 +106,8 @@ def register(label: str, **settings: Any) -> Callable[[Callable[..., Iterator[tu
     A finished run is not made again for the same label, settings and source of the method. Of functions
     that the method calls nothing is known: after changing one, take another folder or setting.
 
+    BLAS has one thread while the method runs, as it has for the library's algorithms.
+
     Examples
     --------
     >>> from relunmd import experiments
@@ -114,8 +116,8 @@ def register(label: str, **settings: Any) -> Callable[[Callable[..., Iterator[tu
     ...     while True:
     ...         W = by * W
     ...         yield W, H
-    >>> [contender.label for contender in experiments.added()]
-    ['3b-factored', 'qn', 'shrinks']
+    >>> [contender.label for contender in experiments.registered()]
+    ['shrinks']
     >>> experiments.unregister("shrinks")
     """
     if not isinstance(label, str) or not label.strip():

@@ -1,9 +1,12 @@
 """Progress over a whole plan: what runs now, what has come out, and how long the rest may take.
 
-On a terminal a line that moves; elsewhere a line for every finished run.
+On a terminal a line that moves; elsewhere a line for every finished run. What cannot be shown (a closed pipe, a full
+disk) switches it off, with a warning in the log, and never ends a comparison.
 """
 
+import logging
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -14,15 +17,19 @@ from rich.text import Text
 
 from relunmd.charts import visible
 from relunmd.experiments.plan import Run
+from relunmd.progress import RaisingConsole
 
 __all__ = ["Display"]
+
+log = logging.getLogger("relunmd")
 
 
 class Display:
     """Shows a plan being carried out; used as a context manager."""
 
     def __init__(self, console: Console | None = None, quiet: bool = False) -> None:
-        self._console = Console(quiet=quiet) if console is None else console
+        self._console = RaisingConsole(quiet=quiet) if console is None else console
+        self._off = False
         self._bar = Progress(
             BarColumn(bar_width=12, table_column=Column(min_width=12)),
             TextColumn("{task.completed}/{task.total}, {task.fields[left]} left", table_column=Column(min_width=21)),
@@ -39,20 +46,30 @@ class Display:
         self._last_told = 0.0
 
     def __enter__(self) -> "Display":
-        self._bar.start()
+        self._show(self._bar.start)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bar.stop()
+        self._show(self._bar.stop)
+
+    def _show(self, draw: Callable[[], object]) -> None:
+        """Draw something, unless the display is off; switch it off if that fails."""
+        if self._off:
+            return
+        try:
+            draw()
+        except Exception as reason:
+            self._off = True
+            log.warning("Progress cannot be shown any more: %s", reason or type(reason).__name__)
 
     def plan(self, runs: list[Run]) -> None:
         """The runs to come."""
         self._total = len(runs)
         starts = {(run.case.matrix.name, run.case.rank, run.case.init, run.case.seed): run for run in runs}
         self._to_come = sum(run.guess for run in runs) + sum(run.start_guess for run in starts.values())
-        self._bar.update(self._task, total=self._total)
+        self._show(lambda: self._bar.update(self._task, total=self._total))
         self.print(f"{self._total} runs to make, about {self.left()}" if runs else "Every run has been made already.")
 
     def say(self, what: str) -> None:
@@ -98,7 +115,7 @@ class Display:
 
     def print(self, line: str) -> None:
         """A line that stays."""
-        self._console.print(Text(visible(line)), soft_wrap=True)
+        self._show(lambda: self._console.print(Text(visible(line)), soft_wrap=True))
 
     def _account(self, guess: float, seconds: float) -> None:
         self._to_come -= guess
@@ -107,4 +124,5 @@ class Display:
         self._update()
 
     def _update(self, more: str = "") -> None:
-        self._bar.update(self._task, completed=self._count, description=more + self._what, left=self.left())
+        what, left = more + self._what, self.left()
+        self._show(lambda: self._bar.update(self._task, completed=self._count, description=what, left=left))

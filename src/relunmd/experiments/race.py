@@ -13,7 +13,7 @@ from scipy import sparse
 from relunmd import kernels, memory
 from relunmd.algorithms import TSVD
 from relunmd.errors import InputError
-from relunmd.executor import ThreadExecutor, usable_cores
+from relunmd.executor import ThreadExecutor, one_blas_thread, usable_cores
 from relunmd.experiments.contenders import Contender
 from relunmd.init import INITS
 from relunmd.linalg import canonical_factors
@@ -76,7 +76,6 @@ class Arena:
         self.X = X
         self._source = source
         kernels.warm_up(_FLOAT)
-        # The executor is opened for each use and not kept open: meanwhile BLAS has its threads, for contenders' sake.
         self._executor = ThreadExecutor(usable_cores())
         with self._executor:
             self._problem = make_problem(self._source, _FLOAT, 1, self._executor)
@@ -139,14 +138,27 @@ class Arena:
         """Let a contender run until a limit is reached; only what it does itself is timed.
 
         An iteration that ends after `max_time` does not count. `keep_best` keeps the best factors;
-        `tell` is called after every iteration.
+        `tell` is called after every iteration. BLAS has one thread, for every contender.
         """
         course = Course([0.0], [start.error], best=(start.W, start.H) if keep_best else None)
-        best_errors, best = [start.error], np.inf
         if limits.max_iter == 0:
             course.status = "No iteration was asked for."
             return course
         given = self._given(contender)
+        with one_blas_thread:
+            self._race(course, contender, given, start, limits, tell)
+        return course
+
+    def _race(
+        self,
+        course: Course,
+        contender: Contender,
+        given: Any,
+        start: Start,
+        limits: Limits,
+        tell: Callable[[int, float], object] | None,
+    ) -> None:
+        best_errors, best = [start.error], np.inf
         begin = time.perf_counter()
         with _ended(iter(contender.method(given, start.W.copy(), start.H.copy()))) as iterates:
             while not course.status:
@@ -163,7 +175,7 @@ class Arena:
                 if not np.isfinite(error):
                     course.status = "A value that is not finite came up."
                     break
-                if keep_best and error < best:
+                if course.best is not None and error < best:
                     course.best, best = (np.array(W), np.array(H)), error
                 course.times.append(seconds)
                 course.errors.append(error)
@@ -173,7 +185,6 @@ class Arena:
                 if tell is not None:
                     tell(len(course.errors) - 1, error)
                 begin = time.perf_counter()
-        return course
 
     def _checked(self, contender: Contender, factors: object, start: Start) -> tuple[Array, Array]:
         """What a contender yielded, if it is W and H of the right shapes."""
