@@ -17,7 +17,7 @@ from scipy import sparse
 
 import relunmd
 from relunmd.cli import main
-from relunmd.cluster.files import open_file
+from relunmd.cluster.files import _folder, open_file
 from relunmd.errors import FileError, InputError
 from relunmd.memory import human_bytes
 from relunmd.progress import ProgressDisplay
@@ -175,3 +175,11 @@ def test_the_readmes_example_runs(tmp_path):
     )
     assert "(16, 64) ((600, 600, 597), (16,))" in done.stdout
     assert (tmp_path / "W.zarr").is_dir()
+
+
+def test_digits_that_are_no_numbers_in_names(tmp_path):
+    """ "²" is a digit to Python, and not a number to int()."""
+    for name in ("1²10.npy", "1²2.npy", "²1.npy"):
+        np.save(tmp_path / name, X[:3])
+    loaders, _ = _folder(tmp_path, None)
+    assert [Path(loader.path).name for loader in loaders] == ["1²2.npy", "1²10.npy", "²1.npy"]

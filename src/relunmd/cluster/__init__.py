@@ -6,7 +6,17 @@ when X is found to be its.
 """
 
 from relunmd.cluster.executor import ClusterExecutor, remove_other_rows
-from relunmd.cluster.opening import is_distributed, open_distributed
+from relunmd.cluster.opening import is_distributed, open_distributed, refuse_distributed
+from relunmd.cluster.results import Chunks, fetched
 from relunmd.cluster.source import ClusterSource
 
-__all__ = ["ClusterExecutor", "ClusterSource", "is_distributed", "open_distributed", "remove_other_rows"]
+__all__ = [
+    "Chunks",
+    "ClusterExecutor",
+    "ClusterSource",
+    "fetched",
+    "is_distributed",
+    "open_distributed",
+    "refuse_distributed",
+    "remove_other_rows",
+]

@@ -10,6 +10,7 @@ without a copy, and hands a copy to the next worker. The loop then goes back to 
 """
 
 import logging
+import re
 import secrets
 import shutil
 import time
@@ -22,13 +23,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.cluster import asking
 from relunmd.cluster import worker as remote
 from relunmd.cluster.asking import WorkersGoneError
-from relunmd.cluster.placing import place, place_again
+from relunmd.cluster.placing import place
+from relunmd.cluster.results import check_rows
 from relunmd.cluster.rows import RowsOnWorkers
-from relunmd.cluster.source import ClusterSource
-from relunmd.cluster.worker import Order, Partial, Turned
+from relunmd.cluster.source import MOST_LOSSES, ClusterSource
+from relunmd.cluster.worker import LostRowsError, Order, Partial, Turned
 from relunmd.errors import ClusterError, InputError
 from relunmd.executor import BlockFunction, Executor, Rows, RowsLostError, Sums, Wanted, one_blas_thread
 from relunmd.matrix import Block, Matrix
@@ -47,8 +48,8 @@ _LOOK_AROUND = 2.0
 KEEP_EVERY = 10.0
 """Seconds between two times that rows are kept, at least; and thirty times as long as that takes."""
 _KEEP_SHARE = 30.0
-_MOST_LOSSES, _PASSES_A_LOSS = 10, 20
-"""How often workers may be lost: a run that is too large for their memory loses them again and again."""
+_PASSES_A_LOSS = 20
+"""After how many passes workers may be lost once more than MOST_LOSSES."""
 
 
 class ClusterExecutor(Executor):
@@ -67,12 +68,13 @@ class ClusterExecutor(Executor):
         self._keep_at = time.perf_counter() + KEEP_EVERY
         self._looked_at = time.perf_counter()
         self._over = False
-        self._losses = 0
 
     def __enter__(self) -> Self:
         super().__enter__()
         self._open.enter_context(one_blas_thread)  # The driver's small products have the same bits then.
         self._cluster.pressed = self._pressed
+        self._cluster.deadline = self.deadline
+        self.source.losses = 0
         self._open.callback(self._leave)
         try:
             self.source.describe(*self._dtypes)
@@ -81,7 +83,7 @@ class ClusterExecutor(Executor):
         return self
 
     def _leave(self) -> None:
-        self._cluster.pressed = lambda: False
+        self._cluster.pressed, self._cluster.deadline = (lambda: False), None
         self._over = True
         try:
             self._cluster.each(remote.forget, [(address, ()) for address in self.source.workers], patience=10.0)
@@ -153,7 +155,7 @@ class ClusterExecutor(Executor):
         cluster = self._cluster
         function = order.function
         named = f"{function.__module__.rpartition('.')[2]}{function.__name__}"
-        broadcast = cluster.broadcast(large) if large else None
+        broadcast = cluster.broadcast(large, _nbytes(large), self.source.workers) if large else None
         futures = [
             cluster.submit(
                 remote.look, self.source.name, replace(order, parts=parts), small, broadcast, on=address, named=named
@@ -163,7 +165,7 @@ class ClusterExecutor(Executor):
         cluster.sent += _nbytes(small) * len(futures) + _nbytes(large)
         while len(futures) > _FAN_IN:
             futures = [
-                cluster.submit(remote.joined, count, *futures[i : i + _FAN_IN], named="sums")
+                cluster.submit(remote.joined, count, *futures[i : i + _FAN_IN], on=self.source.workers, named="sums")
                 for i in range(0, len(futures), _FAN_IN)
             ]
         partials: list[Partial] = cluster.answers(futures, self.source.workers)
@@ -230,25 +232,8 @@ class ClusterExecutor(Executor):
 
     def _replace_workers(self, reason: Exception) -> None:
         """Have those that are left, or that come, take over the parts of those that are gone."""
-        self._losses += 1
-        if self._losses > _MOST_LOSSES + self.passes // _PASSES_A_LOSS:
-            raise ClusterError(
-                f"Workers were lost {self._losses} times in {self.passes} passes, the last time: {reason}. Is their "
-                "memory too small? docs/scale.md has what they need. With a checkpoint the run goes on from it."
-            )
-        present = self._cluster.wait_for_workers(asking.PATIENCE)
-        gone = set(self.source.workers) - set(present)
-        log.warning(
-            "Lost %d of %d workers (%s); %d are there", len(gone), len(self.source.workers), reason, len(present)
-        )
-        while True:
-            try:
-                self.source.owners = place_again(self.source.owners, present)
-                self.source.open_missing()
-                self.source.describe()
-                return
-            except WorkersGoneError:
-                present = self._cluster.wait_for_workers(asking.PATIENCE)
+        self.source.most_losses = MOST_LOSSES + self.passes // _PASSES_A_LOSS
+        self.source.take_over(reason)
 
     def _surely(self, action: Callable[[], object]) -> None:
         """Something that needs no rows, or raises RowsLostError where rows are gone in the middle of it."""
@@ -315,6 +300,7 @@ class ClusterExecutor(Executor):
         starts = self.source.starts
         cuts = [slice(start, stop) for start, stop in zip(starts, (*starts[1:], self.source.shape[0]), strict=True)]
         on_dask = hasattr(A, "dask")
+        needed = check_rows(A) if on_dask else []
         if on_dask:
             A = A.rechunk(((*(cut.stop - cut.start for cut in cuts),), (A.shape[1],)))
         else:
@@ -323,30 +309,37 @@ class ClusterExecutor(Executor):
         def put() -> None:
             owners = self.source.owners
             if on_dask:
-                pieces = self._cluster.client.compute(list(A.to_delayed().ravel()))
+                pieces = self._cluster.compute(A.to_delayed().ravel())
             else:
-                pieces = [self._cluster.broadcast(np.ascontiguousarray(A[cut])) for cut in cuts]
+                pieces = [
+                    self._cluster.broadcast(np.ascontiguousarray(A[cut]), A[cut].nbytes, [owner])
+                    for cut, owner in zip(cuts, owners, strict=True)
+                ]
             futures = [
                 self._cluster.submit(remote.put, self.source.name, rows.number, part, piece, on=owners[part])
                 for part, piece in enumerate(pieces)
             ]
-            self._cluster.answers(futures, owners)
+            self._cluster.answers(futures, owners, needs=needed)
 
         self._surely(put)
         return rows  # type: ignore[return-value]
 
     def handed_over(self, A: Array) -> Any:
-        """The array as one of Dask's, a chunk for each part of X, which stays on the workers."""
+        """The array as one of Dask's, a chunk for each part of X, which stays on the workers.
+
+        Two workers have each chunk, as two tasks of Dask's: if it loses the second it makes it again from the first.
+        """
         if not isinstance(A, RowsOnWorkers):
             return A
         array = need("dask.array", "X on Dask needs", "dask")
         delayed = need("dask", "X on Dask needs", "dask").delayed
         starts, owners = self.source.starts, self.source.owners
-        futures = [
+        originals = [
             self._cluster.submit(remote.get, self.source.name, A.number, part, on=owners[part], named="rows")
             for part in range(len(owners))
         ]
-        self._surely(lambda: self._made_there(futures))
+        self._surely(lambda: self._made_there(originals, owners))
+        futures = self._copied(originals, owners)
         heights = np.diff([*starts, self.source.shape[0]]).tolist()
         return array.concatenate(
             [
@@ -355,10 +348,30 @@ class ClusterExecutor(Executor):
             ]
         )
 
-    def _made_there(self, futures: Sequence[Any]) -> None:
-        """Wait for results that are to stay where they are."""
-        sizes = [self._cluster.submit(len, future) for future in futures]
-        self._cluster.answers(sizes, self.source.owners)
+    def _copied(self, originals: Sequence[Any], owners: Sequence[str]) -> Sequence[Any]:
+        """Each of these on the next worker too; they themselves where there is no other worker."""
+        workers = self.source.workers
+        if len(workers) == 1:
+            return originals
+        following = dict(zip(workers, [*workers[1:], workers[0]], strict=True))
+        homes = [following[owner] for owner in owners]
+        copies = [
+            self._cluster.submit(np.asarray, original, on=home, named="copies")
+            for original, home in zip(originals, homes, strict=True)
+        ]
+        for copy, original in zip(copies, originals, strict=True):
+            copy.original = original  # Dask keeps a result as long as its Future is there.
+        self._surely(lambda: self._made_there(copies, homes))
+        return copies
+
+    def _made_there(self, futures: Sequence[Any], owners: Sequence[str]) -> None:
+        """Wait for results that are to stay where they are, and let them be lost with an error instead of a hang."""
+        sizes = [self._cluster.submit(len, future, on=owner) for future, owner in zip(futures, owners, strict=True)]
+        try:
+            self._cluster.answers(sizes, owners)
+        except LostRowsError as reason:
+            raise WorkersGoneError(str(reason)) from reason
+        self._cluster.unpin(futures)
 
     def write_rows(self, arrays: Mapping[str, Array], place: Path) -> dict[str, Any] | None:
         """One file a part, written by the worker that has it, in a new folder beside `place`."""
@@ -399,13 +412,35 @@ class ClusterExecutor(Executor):
 
 
 def remove_other_rows(place: Path, about: Mapping[str, Any] | None) -> None:
-    """Remove the rows of earlier checkpoints, which nothing refers to any more."""
+    """Remove the rows of earlier checkpoints beside `place`, which no checkpoint refers to any more.
+
+    Only folders as `write_rows` names and fills them are removed; symbolic links are not followed.
+    """
     home = place.with_name(f"{place.name}.rows")
     current = Path(about["folder"]).name if about else None
-    if home.is_dir():
+    if home.is_symlink():
+        log.warning("%s is a symbolic link: rows of earlier checkpoints in it are not removed", home)
+        return
+    try:
         for folder in home.iterdir():
-            if folder.name != current:
-                shutil.rmtree(folder, ignore_errors=True)
+            if folder.name != current and _is_ours(folder):
+                shutil.rmtree(folder)
+    except OSError as reason:
+        log.warning("Rows of earlier checkpoints in %s could not be removed: %s", home, reason)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder has a name as `write_rows` gives it, and holds nothing but what workers write there."""
+    return (
+        _FOLDER.fullmatch(folder.name) is not None
+        and folder.is_dir()
+        and not folder.is_symlink()
+        and all(_FILE.fullmatch(file.name) and file.is_file() and not file.is_symlink() for file in folder.iterdir())
+    )
+
+
+_FOLDER = re.compile("[0-9a-f]{12}")
+_FILE = re.compile(r"part-[0-9]{6,}\.npz|\.relunmd-[0-9a-f]{8}-[0-9a-f]{12}\.partial")
 
 
 def _split(shared: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -49,7 +49,7 @@ def _folder(place: Path, array: str | None) -> tuple[list[Any], None]:
     kinds = {file.suffix.lower() for file in files}
     if len(kinds) > 1:
         raise FileError(f"{place} must have blocks of one kind. It has {', '.join(sorted(kinds))} files.")
-    files.sort(key=lambda file: [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", file.name)])
+    files.sort(key=lambda file: [int(word) if word.isdecimal() else word for word in re.split(r"(\d+)", file.name)])
     return [FileRows(str(file), array, None) for file in files], None
 
 

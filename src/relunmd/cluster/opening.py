@@ -4,6 +4,7 @@ import logging
 import math
 from typing import Any
 
+from relunmd.cluster.asking import check_client
 from relunmd.cluster.parts import Computed
 from relunmd.cluster.source import ClusterSource
 from relunmd.errors import InputError
@@ -11,7 +12,7 @@ from relunmd.executor import usable_cores
 from relunmd.matrix import library_of
 from relunmd.optional import need
 
-__all__ = ["current_client", "is_distributed", "open_distributed"]
+__all__ = ["current_client", "is_distributed", "open_distributed", "refuse_distributed"]
 
 log = logging.getLogger("relunmd")
 _OURS: list[Any] = []
@@ -23,6 +24,21 @@ def is_distributed(X: object) -> bool:
     if isinstance(X, list | tuple):
         return len(X) > 0 and all(library_of(part) in ("dask", "distributed") for part in X)
     return library_of(X) == "dask"
+
+
+def refuse_distributed(X: object, what: str) -> None:
+    """InputError for X on Dask where that is not supported, before any work.
+
+    Parameters
+    ----------
+    what : the function, as the message names it
+    """
+    if is_distributed(X) or isinstance(X, ClusterSource):
+        kind = f"a list of {type(X[0]).__name__} objects" if isinstance(X, list | tuple) else f"a {type(X).__module__}"
+        raise InputError(
+            f"{what} needs X in memory or in a file; X on Dask is not supported. Got {kind}; X.compute() brings a Dask "
+            "array into memory."
+        )
 
 
 def current_client() -> Any:
@@ -46,7 +62,9 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
     """X as a source whose rows are on the workers of a client's cluster, by default those of the active one."""
     dask = need("dask", "X on Dask needs", "dask")
     futures_of = need("distributed.client", "X on Dask needs", "dask").futures_of
-    client = current_client() if client is None else client
+    needs = futures_of(X)
+    if client is None:
+        client = _client_of(needs) or current_client()
     if not isinstance(X, list | tuple):
         X = _by_rows(X)
         if futures_of(X):  # Of a graph on top of futures to_delayed() loses these.
@@ -70,7 +88,14 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
         else:
             (alone,) = dask.optimize(part)  # Of a graph for all of X what this part needs.
             loaders.append(Computed(alone))
-    return ClusterSource(client, loaders, futures, heights)
+    return ClusterSource(client, loaders, futures, heights, needs)
+
+
+def _client_of(futures: list[Any]) -> Any:
+    """The client that has made these futures, None if there are none; ClusterError if it is closed."""
+    for future in futures:
+        check_client(future.client, " that made X")
+    return futures[0].client if futures else None
 
 
 def _checked_parts(X: Any) -> list[Any]:

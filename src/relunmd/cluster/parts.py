@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from relunmd.errors import InputError
+from relunmd.errors import FileError, InputError
 from relunmd.matrix import CsrSource, DenseSource
-from relunmd.matrix.source import InMemory
+from relunmd.matrix.source import InMemory, refuse_masked
 from relunmd.optional import need
 
-__all__ = ["Computed", "PartFacts", "common", "in_memory"]
+__all__ = ["Computed", "PartFacts", "changed", "common", "in_memory"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,9 @@ class PartFacts:
     sparse: bool
     nbytes: int
     held: bool
-    """Whether the worker keeps it in memory; otherwise it is made anew, or read, in every pass."""
+    """Whether the worker keeps it in memory; otherwise it is recomputed, or read, in every pass."""
+    checksum: int
+    """The sum of its `row_sums`, the same wherever and whenever it is read; 0 if it does not come from a file."""
 
 
 class Computed:
@@ -48,11 +50,20 @@ class Computed:
         return need("dask", "X on Dask needs", "dask").get(graph, key)
 
 
+def changed(part: int) -> FileError:
+    """The error for a part that is not what it was when X was validated."""
+    return FileError(
+        f"X changed while it was in use: part {part} has other entries than when it was validated. Was its file "
+        "overwritten?"
+    )
+
+
 def in_memory(part: Any) -> InMemory:
     """Rows as a source of tiles; InputError for what are none."""
     if sparse.issparse(part):
         rows: Any = part
     else:
+        refuse_masked(part)
         rows = np.asarray(part)
     if rows.ndim != 2:
         raise InputError(f"Every part of X must be two-dimensional. Got one of shape {rows.shape}.")

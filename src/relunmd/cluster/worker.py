@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 
 from relunmd import kernels, memory
 from relunmd.archive import read_archive, write_archive
-from relunmd.cluster.parts import PartFacts, in_memory
-from relunmd.errors import FileError, RelunmdError
+from relunmd.cluster.parts import Computed, PartFacts, changed, in_memory
+from relunmd.errors import ClusterError, FileError, RelunmdError
 from relunmd.executor import BlockFunction, Sums, Team, Tree, one_blas_thread
 from relunmd.matrix import Matrix, RowLayout, Scratch, Source
+from relunmd.matrix.read_check import row_sums
 from relunmd.matrix.source import InMemory
 from relunmd.optional import need
 
-__all__ = ["Layout", "MissingError", "Order", "Partial", "Refusal", "Turned"]
+__all__ = ["Layout", "LostRowsError", "MissingError", "Order", "Partial", "Refusal", "Turned"]
 
 Array = NDArray[Any]
 Nodes = dict[tuple[int, int], Sums]
@@ -40,6 +41,10 @@ _SHARE_FOR_X = 0.4
 
 class MissingError(Exception):
     """A worker has not the rows it is asked for: it is another process than the one that had them."""
+
+
+class LostRowsError(ClusterError):
+    """Rows that were handed over to the user are lost with the worker that had them."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,7 @@ class _Store:
         """By generation, of this worker's blocks and of those it keeps for another."""
         self.loaders: dict[int, Any] = {}
         self.held: dict[int, InMemory] = {}
+        self.checksums: dict[int, int] = {}
         self.team = Team(n_threads)
         self._layout: Layout | None = None
         self._matrices: dict[tuple[np.dtype[Any], float], Matrix] = {}
@@ -163,8 +169,17 @@ class _Store:
             if index not in self.loaders:
                 raise MissingError(f"part {index} of X")
             scratch.kept = last = None  # Its memory is free for the next.
-            scratch.kept = last = _Loaded(self, index, in_memory(self.loaders[index].load()))
+            scratch.kept = last = _Loaded(self, index, self.load(index)[0])
         return last.rows
+
+    def load(self, index: int) -> tuple[InMemory, int]:
+        """Load a part and its checksum; what is read from a file must be the same each time."""
+        loader = self.loaders[index]
+        rows = in_memory(loader.load())
+        checksum = 0 if isinstance(loader, Computed) else _checksum(rows)  # Another processor may round differently.
+        if self.checksums.setdefault(index, checksum) != checksum:
+            raise changed(index)
+        return rows, checksum
 
     def blocks(self, parts: Sequence[int]) -> list[int]:
         return [block for part in parts for block in self._blocks[part]]
@@ -271,14 +286,14 @@ def open_parts(name: str, loaders: Mapping[int, Any], *held: tuple[int, Any]) ->
         found = {}
         for index, part in held:
             store.held[index] = in_memory(part)
-            found[index] = _facts(store.held[index], held=True)
+            found[index] = _facts(store.held[index], held=True, checksum=0)
         for index, loader in loaders.items():
             store.loaders[index] = loader
-            rows = in_memory(loader.load())
+            rows, checksum = store.load(index)
             room -= _nbytes(rows)
             if room >= 0:
                 store.held[index] = rows
-            found[index] = _facts(rows, held=room >= 0)
+            found[index] = _facts(rows, held=room >= 0, checksum=checksum)
         return found
 
 
@@ -294,8 +309,12 @@ def _nbytes(rows: InMemory) -> int:
     return int(whole.data.nbytes + whole.indices.nbytes + whole.indptr.nbytes)
 
 
-def _facts(rows: InMemory, held: bool) -> PartFacts:
-    return PartFacts(*rows.shape, rows.dtype, rows.sparse, _nbytes(rows), held)
+def _facts(rows: InMemory, held: bool, checksum: int) -> PartFacts:
+    return PartFacts(*rows.shape, rows.dtype, rows.sparse, _nbytes(rows), held, checksum)
+
+
+def _checksum(rows: InMemory) -> int:
+    return int(row_sums(rows.read(slice(0, rows.shape[0]))).sum(dtype=np.uint64))
 
 
 @_answers
@@ -353,13 +372,19 @@ def put(name: str, number: int, part: int, rows: Any) -> None:
             at += store.height(block)
 
 
-@_answers
 def get(name: str, number: int, part: int) -> Array:
-    """A part's rows of an array, for the user."""
-    store = _store(name)
-    with store.lock:
-        rows = [store.rows_of(number, block) for block in store.blocks([part])]
-        return rows[0].copy() if len(rows) == 1 else np.concatenate(rows)
+    """A part's rows of an array, for the user; raises what the user gets if Dask runs it again after a loss."""
+    try:
+        store = _store(name)
+        with store.lock:
+            rows = [store.rows_of(number, block) for block in store.blocks([part])]
+            return rows[0].copy() if len(rows) == 1 else np.concatenate(rows)
+    except MissingError as reason:
+        raise LostRowsError(
+            f"Rows of this result (part {part}) were lost with the Dask workers that held them and cannot be "
+            "recomputed. Call relunmd again; with a checkpoint it resumes. Saving the result right after the call "
+            "keeps it."
+        ) from reason
 
 
 @_answers
