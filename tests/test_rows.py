@@ -67,6 +67,32 @@ def test_an_exact_fit_is_found_however_sparse(dtype):
     np.testing.assert_allclose(found.W[kept], W[kept], atol=1e-2 if dtype == np.float32 else 1e-6)
 
 
+@pytest.mark.parametrize(("kind", "apart"), [(np.float32, 1e-25), (np.float64, 1e-200)])
+def test_rows_of_very_different_size(kind, apart):
+    random = np.random.default_rng(0)
+    W, H = random.standard_normal((20, 3)), random.standard_normal((3, 40))
+    sizes = np.array([apart, 1.0, 1 / apart])[np.arange(20) % 3][:, None]
+    X = np.maximum(0, W @ H)
+    found = relunmd.fit_rows((X * sizes).astype(kind), H.astype(kind))
+    np.testing.assert_allclose(found.W / sizes, W, rtol=1e-3 if kind is np.float32 else 1e-9)
+    assert found.row_errors.max() < 1e-5
+
+
+def test_candidates_lower_the_error_and_are_checked():
+    random = np.random.default_rng(1)
+    X = (random.random((200, 60)) < 0.08) * 1.0
+    d = relunmd.decompose(X, 10, random_state=0)
+    alone, helped = relunmd.fit_rows(X, d.H), relunmd.fit_rows(X, d.H, candidates=d.W)
+    assert helped.error <= d.error * (1 + 1e-12)
+    assert helped.error < alone.error
+    assert (helped.row_errors <= alone.row_errors + 1e-12).all()
+    for wrong in (d.W[:, :9], d.W[0], d.W * np.nan):
+        with pytest.raises(InputError, match="candidates"):
+            relunmd.fit_rows(X, d.H, candidates=wrong)
+    for nothing in (0 * d.W, d.W[:0]):
+        np.testing.assert_array_equal(relunmd.fit_rows(X, d.H, candidates=nothing).W, alone.W)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_bits_do_not_depend_on_threads_or_storage(dtype):
     X, H = noisy(m=700, n=300, r=5)

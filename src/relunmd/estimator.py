@@ -1,14 +1,13 @@
 """ReLUNMD: scikit-learn's contract on top of `decompose` and `fit_rows`.
 
-It knows nothing of how things are solved. A fit ends with the same row solve that `transform` makes, so that
-`fit_transform(X)` and `fit(X).transform(X)` are the same.
+A fit ends with the row solve that `transform` does, with W of the iterations among its initial values: it is never
+worse than the iterations, and unless there are very many rows `fit_transform(X)` is the same as `fit(X).transform(X)`.
 """
 
-# Annotations as they are written, not as NumPy's unions: that is what help() shows.
+# Keep annotations as written, so that help() shows them and not NumPy's unions.
 from __future__ import annotations
 
 import logging
-import math
 import numbers
 import warnings
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -26,10 +24,11 @@ from relunmd.algorithms import Algorithm
 from relunmd.algorithms.online import OnlineState
 from relunmd.cluster import is_distributed
 from relunmd.door import Seed, Start, decompose
-from relunmd.errors import InputError
-from relunmd.matrix import is_stored_array, is_stored_group
+from relunmd.errors import FileError, InputError
+from relunmd.matrix import is_stored_array, is_stored_group, refuse_masked
 from relunmd.result import Decomposition, Status
-from relunmd.rows import FittedRows, fit_rows, learn_rows
+from relunmd.row_fit import spread
+from relunmd.rows import FittedRows, learn_rows, sampled_rows, solve_rows
 from relunmd.validation import (
     check_algorithm,
     check_limits,
@@ -84,8 +83,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     random_state : int, RandomState, Generator or None, default=None
         The same integer gives the same bits, whatever `n_jobs` is.
     n_jobs : int or None, default=None
-        Number of threads; −1 or None for all cores, but None is one thread inside joblib's workers (a grid search
-        with `n_jobs`).
+        Number of threads; −1 for all cores, −2 for all but one. None is 1, or what `joblib.parallel_config` says.
     n_starts : int, default=1
         How many starts to race; see `decompose`.
     warm_start : bool, default=False
@@ -116,9 +114,16 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     Notes
     -----
-    Memory of `fit`: that of `decompose`, nothing of the size of X for "qn". `transform` makes three passes over X, and
-    two that check it, and keeps nothing of its size; it takes about 0.8 ms for a row of 784 features at 32 components
-    on two cores. A stored array (HDF5, Zarr) or a memory map is never loaded as a whole.
+    Memory of `fit`: that of `decompose`, nothing of the size of X for "qn". `transform` makes one pass over X, and two
+    that validate it, and keeps nothing of its size; it takes about 1 ms for a row of 784 features at 32 components on
+    two cores. A stored array (HDF5, Zarr) or a memory map is never loaded as a whole.
+
+    The row problems of `transform` have local minima. A model therefore keeps W of some thousand training rows as
+    initial values: at least of 2048, or 256 where X has more than 8192 features. With no more rows than it keeps,
+    `fit_transform(X)` and `fit(X).transform(X)` are the same; with more, W of a fit may be better than what `transform`
+    finds, never worse than that of the iterations.
+
+    Ctrl-C raises KeyboardInterrupt, so that it also ends a grid search.
 
     Examples
     --------
@@ -184,7 +189,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Array:
-        """Find H for X, and return W: the same as ``fit(X).transform(X)``, without the second row solve.
+        """Find H for X, and return W: as ``fit(X).transform(X)``, without the second row solve.
 
         Parameters
         ----------
@@ -224,7 +229,9 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         computed yet.
         """
         check_is_fitted(self, "components_")
-        on_dask = is_distributed(X) and not isinstance(X, list | tuple)
+        on_dask = is_distributed(X)
+        if on_dask and isinstance(X, list | tuple):
+            raise InputError("inverse_transform takes W as an array, NumPy's or Dask's. Got a list of parts on Dask.")
         W = X if on_dask else check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="X")
         if W.shape[1] != self.n_components_:
             raise InputError(f"X must have {self.n_components_} columns, one for each component. Got shape {W.shape}.")
@@ -301,9 +308,12 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             ridge=ridge,
             max_iter=check_steps(self.transform_max_iter, "transform_max_iter"),
             dtype=self.components_.dtype,
-            n_threads=check_threads(self._threads()),
+            n_threads=check_threads(self.n_jobs),
         )
         self._keep(state, found, self.n_iter_ + 1)
+        known = sampled_rows(found.W, self.components_)
+        if len(known):  # A batch of zeros has none.
+            self._known = known
         self._warn_of_rows(found)
         return self
 
@@ -341,16 +351,23 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """The iterations, and the rows as `transform` would find them; nothing is kept if one of them fails."""
         check_steps(self.transform_max_iter, "transform_max_iter")
         d = self._decomposed(A, init, max_iter)
-        ridge = self._ridge()
-        norm = math.sqrt(d.fingerprint.squares) if ridge and d.fingerprint is not None else 0.0
-        found = self._rows(A, d.H, ridge * norm)
+        if d.status is Status.INTERRUPTED:  # A grid search must end with the fit that Ctrl-C ended.
+            raise KeyboardInterrupt
+        if d.status is Status.READ_FAILED:
+            raise FileError(f"X could not be read after iteration {d.n_iter}; the log has the reason.")
+        norm = 0.0 if d.fingerprint is None else d.fingerprint.norm
+        known = sampled_rows(d.W, d.H)
+        W0 = None if len(spread(len(d.W), *d.H.shape)) == len(d.W) else d.W
+        checksum = "" if d.fingerprint is None else d.fingerprint.checksum
+        found = self._rows(A, d.H, self._row_penalty(norm), known, W0, checksum)
         self._keep(OnlineState.after(d.H, found.W, found.shares, found.norm), found, d.n_iter)
+        self._known = known
         return d, found
 
     def _keep(self, state: OnlineState, found: FittedRows, n_iter: int) -> None:
         """What a fit, or one more batch, has led to."""
         self._online = state
-        self._penalty = self._ridge() * state.norm
+        self._penalty = self._row_penalty(state.norm)
         self.components_ = state.H
         self.n_components_ = len(state.H)
         self.n_samples_seen_ = state.rows
@@ -372,7 +389,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             max_iter=max_iter,
             max_time=self.max_time,
             random_state=self.random_state,
-            n_jobs=self._threads(),
+            n_jobs=self.n_jobs,
             n_starts=self.n_starts,
             progress=bool(self.verbose),
         )
@@ -386,28 +403,24 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             wanted = self.n_components, shape[1]
             log.info("warm_start: the components are %s and are to be %s; starting anew", H.shape, wanted)
             return self.init
-        return self._rows(A, H, self._penalty).W, H
+        return self._rows(A, H, self._penalty, self._known).W, H
 
-    def _rows(self, A: Any, H: Array, penalty: float) -> FittedRows:
-        return fit_rows(
-            A,
-            H,
-            penalty=penalty,
-            max_iter=check_steps(self.transform_max_iter, "transform_max_iter"),
-            n_jobs=self._threads(),
-        )
+    def _rows(self, A: Any, H: Array, penalty: float, known: Array, W0: Any = None, checksum: str = "") -> FittedRows:
+        steps = check_steps(self.transform_max_iter, "transform_max_iter")
+        with opened(A) as source:
+            return solve_rows(source, H, penalty, steps, n_jobs=self.n_jobs, known=known, W0=W0, checksum=checksum)
 
     def _transformed(self, X: Any) -> FittedRows:
         check_is_fitted(self, "components_")
         with self._opened(X, reset=False) as A:
-            found = self._rows(A, self.components_, self._penalty)
+            found = self._rows(A, self.components_, self._penalty, self._known)
         self._warn_of_rows(found)
         return found
 
     def _warn_of_the_end(self, d: Decomposition, found: FittedRows) -> None:
-        if d.status in (Status.INTERRUPTED, Status.FAILED):
+        if d.status is Status.FAILED:
             warnings.warn(d.message, RuntimeWarning, stacklevel=4)
-        exact = d.error <= 100 * np.finfo(d.H.dtype).eps
+        exact = found.error <= 100 * np.finfo(d.H.dtype).eps
         if d.status in (Status.MAX_ITER, Status.MAX_TIME) and self.tol > 0 and not exact:
             limit = d.status.name.lower()
             warnings.warn(
@@ -433,10 +446,12 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _ridge(self) -> float:
         return float(getattr(self._method(), "ridge", 0.0))
 
-    def _threads(self) -> int | None:
-        if self.n_jobs is None and get_active_backend()[0].nesting_level:
-            return 1  # Joblib's other workers have the other cores.
-        return self.n_jobs
+    def _row_penalty(self, norm: float) -> float:
+        """The weight of ‖w‖² beside the squared error of a row, given ‖X‖ of all rows."""
+        ridge = self._ridge()
+        if ridge and not np.isfinite(norm):
+            raise InputError(f"ridge needs a finite ‖X‖ in float64. Got {norm}; divide X by a large number first.")
+        return ridge * norm if ridge else 0.0
 
     def _check_rank(self, shape: tuple[int, int]) -> None:
         rank, most = self.n_components, min(shape)
@@ -469,6 +484,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _validated(self, X: Any, reset: bool) -> Any:
         """X as scikit-learn checks it, in its own dtype; what is stored elsewhere is not loaded for that."""
+        refuse_masked(X)
         if is_stored_array(X) or is_stored_group(X):
             self._check_features(check_matrix(X).shape[1], reset)
             return X

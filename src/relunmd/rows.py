@@ -1,12 +1,12 @@
-"""The doors to rows when H is known: `fit_rows`, which finds their W, and `learn_rows`, which improves H by them."""
+"""Rows when H is known: `fit_rows` finds their W, `learn_rows` improves H by them."""
 
-# Annotations as they are written, not as NumPy's unions: that is what help() shows.
+# Keep annotations as written, so that help() shows them and not NumPy's unions.
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,10 +16,14 @@ from scipy import sparse
 
 from relunmd import row_fit
 from relunmd.algorithms.online import OnlineState, online_step
+from relunmd.cluster import fetched
+from relunmd.errors import FileError
 from relunmd.executor import RowsLostError
 from relunmd.matrix import Source
 from relunmd.problem import Problem
+from relunmd.row_fit import known_rows, spread
 from relunmd.validation import (
+    check_candidates,
     check_components,
     check_dtype,
     check_matrix,
@@ -31,7 +35,7 @@ from relunmd.validation import (
     opened,
 )
 
-__all__ = ["FittedRows", "fit_rows", "learn_rows"]
+__all__ = ["FittedRows", "fit_rows", "learn_rows", "sampled_rows", "solve_rows"]
 
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
@@ -65,22 +69,32 @@ def fit_rows(
     *,
     penalty: float = 0.0,
     max_iter: int = 100,
+    candidates: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
     n_jobs: int | None = None,
 ) -> FittedRows:
     """Find W with X ≈ max(0, WH) for a known H: what `ReLUNMD.transform` does.
 
-    Each row is a problem of its own, so that its w does not depend on the other rows (but for rounding). It is solved
-    by Newton's method from four starts, and the best end is taken; nothing is random.
+    Each row is an independent problem, so its w does not depend on the other rows (but for rounding). It is solved by
+    Newton's method from several initial values, and the best result is returned; nothing is random.
 
     Parameters
     ----------
-    X : matrix of shape (m, n), as for `decompose`; it may be all zero. (On Dask W and row_errors are Dask arrays.)
-    H : array of shape (r, n)
-    penalty : adds penalty·‖w‖² to the squared error of a row
-    max_iter : most Newton steps of a row from a start, on the latent residual and on the error; some ten are enough
-    dtype : float32 or float64, as for `decompose`
-    n_jobs : number of threads; None or −1 for all cores
+    X : {array-like, sparse matrix} of shape (m, n)
+        As for `decompose`; it may be all zero. If X is on Dask, W and row_errors are Dask arrays.
+    H : array-like of shape (r, n)
+    penalty : float, default=0.0
+        Adds penalty·‖w‖² to the squared error of a row.
+    max_iter : int, default=100
+        Maximum number of Newton steps of a row from an initial value, for each leak; about ten are enough.
+    candidates : array-like of shape (k, r), optional
+        Known rows of W, for example W of the decomposition that H is from. Each row of X also starts from the multiple
+        of the candidate that fits it best. On sparse data, where the row problem has many local minima, this lowers
+        the error by up to a quarter. Some thousand of them are used at most, at equal distances.
+    dtype : {float32, float64}, optional
+        As for `decompose`.
+    n_jobs : int, optional
+        Number of threads, as for `decompose`.
 
     Returns
     -------
@@ -88,8 +102,8 @@ def fit_rows(
 
     Notes
     -----
-    Three passes over X. Memory: X as it is, W, and for each thread as much as H and some hundred rows. About 0.8 ms
-    a row of 784 entries at rank 32 on two cores.
+    Three passes over X. Memory: X as it is, W, and for each thread as much as H and some hundred rows. About 1 ms
+    for a row of 784 entries at rank 32 on two cores.
 
     Examples
     --------
@@ -100,26 +114,51 @@ def fit_rows(
     >>> bool(np.allclose(found.W, W)), found.error < 1e-10
     (True, True)
     """
-    with ExitStack() as stack:
-        A = stack.enter_context(opened(X))
-        float_type = check_dtype(dtype, A)
+    with opened(X) as A:
         components = check_components(H, A.shape[1])
-        strength, steps = check_penalty(penalty), check_steps(max_iter)
-        problem = stack.enter_context(_problem(A, float_type, len(components), check_threads(n_jobs)))
+        known = None if candidates is None else sampled_rows(check_candidates(candidates, len(components)), components)
+        return solve_rows(A, components, penalty, max_iter, dtype, n_jobs, known)
+
+
+def sampled_rows(W: Any, H: Array) -> Array:
+    """Rows of W, not too many of them, in the form in which `solve_rows` takes known rows."""
+    return known_rows(fetched(W[spread(len(W), *H.shape)]), H)
+
+
+def solve_rows(
+    X: Source,
+    H: Array,
+    penalty: float,
+    max_iter: int,
+    dtype: DTypeLike | None = None,
+    n_jobs: int | None = None,
+    known: Array | None = None,
+    W0: Any = None,
+    checksum: str = "",
+) -> FittedRows:
+    """`fit_rows` with what `sampled_rows` returns for this H, and with an initial W0 for the rows of X themselves.
+
+    Raises FileError if X has another checksum than the one that is given.
+    """
+    strength, steps = check_penalty(penalty), check_steps(max_iter)
+    with _problem(X, check_dtype(dtype, X), len(H), check_threads(n_jobs)) as problem:
+        if checksum and checksum != problem.facts.checksum:
+            raise FileError("X changed between the iterations and the fit of its rows. Was its file overwritten?")
         while True:
             try:
-                return _in_units(problem, row_fit.fit_rows(problem, components, strength, steps))
+                placed = None if W0 is None else problem.executor.placed(problem.matrix, W0)
+                return _in_units(problem, row_fit.fit_rows(problem, H, strength, steps, known, placed))
             except RowsLostError as reason:
-                log.warning("%s. Beginning again", reason)
+                log.warning("%s. Restarting the row fit", reason)
 
 
 def _in_units(problem: Problem, found: row_fit.RowFit) -> FittedRows:
-    scale, squares = problem.matrix.scale, problem.facts.squares
+    squares = problem.facts.squares
     return FittedRows(
-        W=problem.executor.handed_over((found.W.astype(np.float64) / scale).astype(problem.dtype)),
+        W=problem.executor.handed_over(found.W),
         error=problem.relative(found.squares) if squares > 0 else 0.0,
         row_errors=problem.executor.handed_over(found.row_errors)[:, 0],
-        norm=math.sqrt(squares) / scale,
+        norm=problem.norm,
         shares=found.shares,
         limited=found.limited,
     )
@@ -129,6 +168,8 @@ def _in_units(problem: Problem, found: row_fit.RowFit) -> FittedRows:
 def _problem(X: Source, dtype: np.dtype[Any], rank: int, n_threads: int) -> Iterator[Problem]:
     with executor_for(X, dtype, n_threads) as executor:
         yield make_problem(X, dtype, rank, executor, zeros_alone=True)
+        if executor.interrupted():  # After the last pass.
+            raise KeyboardInterrupt
 
 
 def learn_rows(
@@ -141,7 +182,7 @@ def learn_rows(
     """
     A = check_matrix(X)
     with _problem(A, dtype, len(state.H), n_threads) as problem:
-        norm = math.hypot(state.norm, math.sqrt(problem.facts.squares) / problem.matrix.scale)
+        norm = math.hypot(state.norm, problem.norm)
         counted = replace(state, norm=norm)
         if problem.facts.squares == 0:
             found = row_fit.fit_rows(problem, state.H, ridge * norm, max_iter)
