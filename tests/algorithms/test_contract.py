@@ -1,4 +1,8 @@
-"""What every registered algorithm owes the loop and the user, whatever it does inside."""
+"""What every registered algorithm owes the loop and the user, whatever it does inside.
+
+Tests that take `layout` also run with a layout so small that X has several blocks, strips and column tiles; with the
+usual one the matrices below are a single tile. `test_contract_notices.py` runs the contract on broken algorithms.
+"""
 
 import dataclasses
 import hashlib
@@ -10,7 +14,8 @@ from scipy import sparse
 import relunmd
 from relunmd.algorithms import ALGORITHMS, Algorithm, State
 from relunmd.init import INITS
-from tests.conftest import relative_error, synthetic
+from relunmd.matrix import layout as layouts
+from tests.conftest import SMALL_LAYOUT, relative_error, synthetic
 
 pytestmark = pytest.mark.parametrize("name", sorted(ALGORITHMS))
 
@@ -33,8 +38,8 @@ def test_says_what_it_is(name):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_reports_the_error_of_the_factors_it_would_hand_back(open_problem, name, dtype):
-    X = synthetic(150, 90, 4, dtype=dtype)
+def test_reports_the_error_of_the_factors_it_would_hand_back(open_problem, layout, name, dtype):
+    X = synthetic(*((40, 30) if layout else (150, 90)), 4, dtype=dtype)
     problem = open_problem(X, 4)
     algorithm, state = start_state(problem, name)
     for _ in range(4):
@@ -55,8 +60,8 @@ def _copied(state):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("steps", [0, 1, 5])
-def test_stepping_after_flattening_gives_the_same_bits(open_problem, name, dtype, steps):
-    problem = open_problem(synthetic(150, 90, 4, dtype=dtype), 4)
+def test_stepping_after_flattening_gives_the_same_bits(open_problem, layout, name, dtype, steps):
+    problem = open_problem(synthetic(*((40, 30) if layout else (150, 90)), 4, dtype=dtype), 4)
     algorithm, state = start_state(problem, name)
     for _ in range(steps):
         state = algorithm.step(problem, state)
@@ -104,9 +109,9 @@ def test_a_state_says_what_it_is_made_of(open_problem, name, dtype):
         state = algorithm.step(problem, state)
 
 
-def test_a_step_leaves_the_state_it_started_from_alone(open_problem, name):
+def test_a_step_leaves_the_state_it_started_from_alone(open_problem, layout, name):
     """So a pass that is interrupted loses nothing."""
-    problem = open_problem(synthetic(150, 90, 4), 4)
+    problem = open_problem(synthetic(*((40, 30) if layout else (150, 90)), 4), 4)
     algorithm, state = start_state(problem, name)
     for _ in range(3):
         before = _copied(state)
@@ -122,24 +127,37 @@ def test_a_foreign_state_is_refused(name):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", [np.asarray, np.asfortranarray, sparse.csr_array, sparse.csr_matrix, sparse.coo_array])
-def test_decomposes_every_kind_of_input_alike(name, dtype, kind):
+def test_decomposes_every_kind_of_input_alike(layout, name, dtype, kind):
     X = synthetic(60, 40, 3, dtype=dtype)
-    given = kind(X)
-    d = relunmd.decompose(given, 3, name, random_state=0, max_iter=20)
+    given, max_iter = kind(X), 6 if layout else 20
+    d = relunmd.decompose(given, 3, name, random_state=0, max_iter=max_iter)
     assert d.W.dtype == d.H.dtype == dtype
     assert d.error == pytest.approx(relative_error(X, d.W, d.H), rel=1e-4, abs=1e-6)
-    plain = relunmd.decompose(X, 3, name, random_state=0, max_iter=20)
+    plain = relunmd.decompose(X, 3, name, random_state=0, max_iter=max_iter)
     assert d.W.tobytes() == plain.W.tobytes()
     assert d.H.tobytes() == plain.H.tobytes()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_same_seed_same_bits_with_any_number_of_threads_and_x_untouched(name, dtype):
-    X = synthetic(1500, 70, 5, dtype=dtype)
+def test_same_seed_same_bits_with_any_number_of_threads_and_x_untouched(layout, name, dtype):
+    X = synthetic(*((40, 30) if layout else (1500, 70)), 5, dtype=dtype)
     before = hashlib.sha256(X.tobytes()).digest()
     runs = [relunmd.decompose(X, 5, name, random_state=0, n_jobs=jobs, max_iter=8) for jobs in (1, 2, 2, 5)]
     assert len({d.W.tobytes() + d.H.tobytes() + d.history.error.tobytes() for d in runs}) == 1
     assert hashlib.sha256(X.tobytes()).digest() == before
+
+
+def test_the_layout_changes_nothing_but_rounding(name, monkeypatch):
+    """Sums over blocks, strips and tiles are complete, however X is cut."""
+    X = synthetic(40, 30, 4) + 0.2 * synthetic(40, 30, 20, seed=1)
+    X[[3, 17]] = 0
+    settings = {"rank": 4, "algorithm": name, "init": "random", "random_state": 0, "tol": 0, "max_iter": 12}
+    usual = relunmd.decompose(X, **settings)
+    for constant, value in SMALL_LAYOUT.items():
+        monkeypatch.setattr(layouts, constant, value)
+    small = relunmd.decompose(X, **settings)
+    np.testing.assert_allclose(small.history.error, usual.history.error, rtol=1e-6)
+    np.testing.assert_allclose(small.W @ small.H, usual.W @ usual.H, atol=1e-5)
 
 
 def test_scale_of_x_changes_nothing(name):
@@ -158,7 +176,7 @@ def odd_matrices():
     holed = spotty.copy()
     holed[[3, 17]] = 0
     holed[:, 5] = 0
-    sparse_rows = (random.random((200, 150)) < 0.001) * random.random((200, 150))
+    sparse_rows = (random.random((100, 70)) < 0.001) * random.random((100, 70))
     sparse_rows[0, 0] = 1
     blocks = np.kron(np.eye(4), np.ones((10, 8)))
     return {

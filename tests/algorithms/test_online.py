@@ -1,5 +1,7 @@
 """Learning from batches: one step beside ten lines of NumPy, columns that come to life, batches that say nothing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -60,6 +62,19 @@ def test_the_second_batch_remembers_the_first():
     after, two = learn_rows(X[200:], state, **LEARN)
     fresh = 200 / 400
     np.testing.assert_allclose(after.second_moment, (1 - fresh) * state.second_moment + fresh * two.W.T @ two.W / 200)
+
+
+def test_after_very_many_rows_a_new_one_still_counts():
+    """Each row has a weight of at least 1e-4 in the running means, so that a stream may drift."""
+    X, H = stream(m=400)
+    state, _ = learn_rows(X[:200], OnlineState.start(H), **LEARN)
+    state = replace(state, rows=10**8)
+    after, found = learn_rows(X[200:], state, **LEARN)
+    fresh = 200 * 1e-4
+    np.testing.assert_allclose(
+        after.second_moment, (1 - fresh) * state.second_moment + fresh * found.W.T @ found.W / 200
+    )
+    np.testing.assert_allclose(after.shares, (1 - fresh) * state.shares + fresh * found.shares)
 
 
 @pytest.mark.parametrize("batch", [30, 300])

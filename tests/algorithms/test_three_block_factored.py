@@ -80,7 +80,7 @@ def test_ridge_keeps_the_factors_small_and_changes_nothing_with_the_scale(settin
 
 def planted(dtype=np.float64):
     """Counts: many blocks, several tiles in a row, some tiles sparse and some not."""
-    X = datasets.planted(1500, 9000, 4, 0.97, 0)
+    X = datasets.planted(400, 9000, 4, 0.97, 0)
     X[:, :1500] = np.maximum(0, X[:, :1500] + 1)
     return np.minimum(200, np.round(X * 20)).astype(dtype)
 

@@ -60,6 +60,14 @@ def test_shifted_start_is_the_formula(c):
     np.testing.assert_allclose(d.W @ d.H, oracles.tsvd(lowered, 5), atol=1e-2)
 
 
+@pytest.mark.parametrize(("init", "passes"), [("random", 1), ("shifted", 4), ("mean-corrected", 6)])
+def test_an_initialization_takes_as_many_passes_as_it_says(init, passes):
+    """Without the one that evaluates it; on noise, where an exact TSVD takes far more."""
+    noise = np.maximum(0, np.random.default_rng(0).standard_normal((150, 120)))
+    assert start(init, noise, 6, algorithm="3b-factored").history.passes[0] == passes + 1
+    assert start("tsvd", noise, 6, algorithm="3b-factored").history.passes[0] > 12
+
+
 @pytest.mark.parametrize("shape", [(90, 60), (60, 90)])
 def test_nuclear_start_is_no_worse_than_the_reference(shape):
     ours, theirs = [], []
@@ -110,6 +118,54 @@ def test_factors_of_smaller_rank_are_filled_up_and_only_gain(k):
 def test_a_start_that_would_be_zero_is_replaced(algorithm, init):
     data = np.ones((30, 20))
     assert relunmd.decompose(data, 2, algorithm, init=init, max_iter=30).error < 1e-7
+
+
+PRODUCTS = {
+    "ones": np.ones((6, 5)),
+    "tall": np.ones((300, 3)),
+    "one row": np.ones((1, 5)),
+    "one entry": np.ones((1, 1)),
+    "not exact in binary": np.full((8, 6), 0.3),
+    "tiny": np.full((8, 6), 1e-300),
+    "rank one": np.outer(np.arange(1.0, 9), np.arange(1.0, 7)),
+    "rank one with zeros": np.outer(np.arange(8) % 2, np.arange(6) % 3 > 0) * 1.0,
+}
+"""Products of their means: the mean correction leaves zero, or rounding."""
+
+
+@pytest.fixture
+def oldest_scipy(monkeypatch):
+    """Refuses what LAPACK refuses through SciPy 1.13, the oldest that is supported."""
+    svd, eigh = linalg.svd, linalg.eigh
+
+    def refusing_svd(A, *given, **more):
+        if 0 in A.shape:
+            raise ValueError("Internal work array size computation failed: -5")
+        return svd(A, *given, **more)
+
+    def refusing_eigh(A, *given, driver=None, **more):
+        if driver == "evd" and len(A) == 1:
+            raise ValueError("(lwork>=(compute_v?1+6*n+2*n*n:2*n+1)) failed for 3rd keyword lwork: ssyevd:lwork=1")
+        return eigh(A, *given, driver=driver, **more)
+
+    monkeypatch.setattr(linalg, "svd", refusing_svd)
+    monkeypatch.setattr(linalg, "eigh", refusing_eigh)
+
+
+@pytest.mark.parametrize("init", sorted(INITS))
+@pytest.mark.parametrize("case", PRODUCTS)
+def test_products_of_means_at_full_rank(oldest_scipy, caplog, case, init):
+    data = PRODUCTS[case]
+    for dtype in (np.float64, np.float32) if data.max() > 1e-30 else (np.float64,):
+        with caplog.at_level("INFO", "relunmd"):
+            d = start(init, data.astype(dtype), min(data.shape))
+        assert np.isfinite(d.W).all()
+        assert np.isfinite(d.H).all()
+        if init == "mean-corrected":
+            assert d.error < (1e-5 if dtype == np.float32 else 1e-13)
+            assert "using init='tsvd'" in caplog.text
+        else:
+            assert d.error <= 1
 
 
 def test_auto_takes_the_tsvd_where_x_is_of_low_rank_itself():

@@ -1,10 +1,13 @@
 """A-NMD, the paper's Algorithm 1: the naive scheme with Nesterov momentum on Z and Θ, tuned as it goes.
 
-The accept test (line 8) looks at the extrapolated Θ; what is reported and handed back is the
-rank-r matrix of line 6, of the last accepted step. Taken literally the algorithm can lock up:
-an accepted, extrapolated Θ of high rank may be one that no step beats even as β → 0. So after
-three rejections in a row the plain step (Z = P(Θ), its TSVD, no momentum) is taken whatever its
-error; with the paper's β₀ = 0.7 this changes no iteration count.
+The accept test (line 8) uses the extrapolated Θ; the factors that are reported and returned are the
+rank-r matrix of line 6 of the last accepted step. Taken literally the algorithm can stall: no step
+may improve on an accepted, extrapolated Θ of high rank, even as β → 0. So after three rejections in
+a row the plain step (Z = P(Θ), its TSVD, no momentum) is taken whatever its error. This departs from
+the paper where the literal algorithm stalls, and is better there: on a planted 300×200 matrix of
+rank 8 with 90 % zeros, from the nuclear initialization, literal Algorithm 1 stays at an error of
+0.46 and this one, after a single plain step, reaches 5.7e-4 in 400 iterations. In the paper's
+experiments the iteration counts agree with its tables (`tests/algorithms/test_paper.py`).
 """
 
 from dataclasses import dataclass
@@ -75,7 +78,7 @@ class ANMD(Algorithm[ANMDState]):
     ----------
     beta0 : the first momentum β₀ in [0, 1); 0.7 (the authors' released program uses 0.9)
     gamma, gamma_bar, eta : 1 < γ̄ < γ < η, by which β grows, its bound grows, and β is cut
-    sweeps : passes spent on a TSVD, warm-started from the last; 2 give the counts of exact ones
+    sweeps : passes spent on a TSVD, warm-started from the last; see `Alternating`
     """
 
     beta0: float = 0.7

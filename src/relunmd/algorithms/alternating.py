@@ -3,6 +3,12 @@
 The loop is cut after the TSVD: one pass forms Θ = WH, knows its error, makes Z from it, adds
 the momentum of equation (4), Z^(k+1) ← Z^(k+1) + α (Z^k − Z^(k−1)), and makes the first sweep of
 Z's TSVD; the further sweeps follow. The state is thus ahead of the factors it reports.
+
+From the nuclear initialization two sweeps give the iteration counts of exact TSVDs on the paper's matrices.
+From a random one the first TSVDs are less exact, and on sparse X a run may take another path, to a smaller or
+a larger error: on a planted 200×150 matrix of rank 8 with 95 % zeros A-NMD reaches 0.0095 to 0.039 in 120
+iterations with two sweeps, 0.014 to 0.016 with twelve (three seeds). More sweeps make such runs follow those
+with exact TSVDs.
 """
 
 from abc import abstractmethod
@@ -36,7 +42,13 @@ S = TypeVar("S", bound=AlternatingState)
 
 @dataclass(frozen=True)
 class Alternating(Algorithm[S]):
-    """Z from Θ, Θ = TSVD_r(Z). Subclasses say how Z is made (`block`) and what else they keep."""
+    """Z from Θ, Θ = TSVD_r(Z). Subclasses define how Z is made (`block`) and what else they keep.
+
+    Parameters
+    ----------
+    sweeps : passes spent on a TSVD, warm-started from the last. Two give the iteration counts of exact TSVDs from the
+        nuclear initialization; from random ones a run on sparse X may take another path
+    """
 
     sweeps: int = 2
     block: ClassVar[BlockFunction]

@@ -214,6 +214,10 @@ class Algorithm(ABC, Generic[S]):
     """How many m×n arrays it keeps besides X."""
     default_init: ClassVar[str] = "auto"
 
+    def bytes_per_entry(self, itemsize: int) -> int:
+        """Bytes that a run takes for each entry of W and H, in a float type of `itemsize` bytes."""
+        return 10 * itemsize
+
     @abstractmethod
     def start(self, problem: Problem, W: Array, H: Array) -> S:
         """The state at iteration 0, with the error of the start."""

@@ -79,7 +79,7 @@ class EM(Alternating[EMState]):
 
     Parameters
     ----------
-    sweeps : passes spent on a TSVD, warm-started from the last; 2 give the counts of exact ones
+    sweeps : passes spent on a TSVD, warm-started from the last; see `Alternating`
     """
 
     name: ClassVar[str] = "em"

@@ -35,7 +35,7 @@ class Naive(Alternating[AlternatingState]):
 
     Parameters
     ----------
-    sweeps : passes spent on a TSVD, warm-started from the last; 2 give the counts of exact ones
+    sweeps : passes spent on a TSVD, warm-started from the last; see `Alternating`
     """
 
     name: ClassVar[str] = "naive"

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relunmd.errors import InputError
 from relunmd.problem import Problem
 from relunmd.row_fit import RowFit, fit_rows, improve_rows
 
@@ -71,7 +72,8 @@ class OnlineState:
 
 def _second_moment(W: Array) -> Array:
     W64 = W.astype(np.float64)
-    return np.asarray(W64.T @ W64 / len(W))
+    with np.errstate(over="ignore"):  # Of X near the largest float; `online_step` refuses it.
+        return np.asarray(W64.T @ W64 / len(W))
 
 
 def online_step(
@@ -88,10 +90,14 @@ def online_step(
     H, scale = state.H, batch.matrix.scale
     m, rank = batch.shape[0], len(H)
     fit = fit_rows(batch, H, penalty, max_steps)
-    W = fit.W
+    W = fit.W * H.dtype.type(scale)
     fresh = max(min(1.0, m * _FRESH), m / (m + state.rows))
-    A = (1 - fresh) * state.second_moment + fresh * _second_moment(W.astype(np.float64) / scale)
+    A = (1 - fresh) * state.second_moment + fresh * _second_moment(fit.W)
     shares = (1 - fresh) * state.shares + fresh * fit.shares
+    if not np.isfinite(A).all():
+        raise InputError(
+            "X must be of moderate size for partial_fit: squares of W overflow. Divide X by a large number."
+        )
     past = _ROWS_A_COMPONENT * rank + _GROWTH * state.rows
     metric = (A + _FLOOR * np.trace(A) / rank * np.eye(rank)) * scale * scale
     of_H = penalty * scale * scale * m / (m + state.rows)

@@ -59,7 +59,7 @@ class ThreeBlock(Algorithm[ThreeBlockState]):
 
     def start(self, problem: Problem, W: Array, H: Array) -> ThreeBlockState:
         zeros = {name: np.zeros(problem.shape, problem.dtype) for name in ("Theta", "Z")}
-        # Without momentum, Θ⁰ = W⁰H⁰ and Z⁰ = Z¹ = P(Θ⁰) as the paper has it.
+        # Without momentum, Θ⁰ = W⁰H⁰ and Z⁰ = Z¹ = P(Θ⁰). The paper fixes Z⁰ on I₊ only, where it is X.
         return _advance(problem, W, H, zeros, {"Theta": None, "Z": None}, beta=0.0)
 
     def step(self, problem: Problem, state: ThreeBlockState) -> ThreeBlockState:

@@ -106,7 +106,8 @@ class _Spectrum:
 
     def subgradient(self, Y: Array) -> float:
         """Y ← UVᵀ, small singular values floored; returns ‖Θ‖_*."""
-        energies, Q = linalg.eigh(self._gram, driver="evd", check_finite=False)
+        driver = "evd" if len(self._gram) > 1 else None  # SciPy 1.13 gives "evd" too little memory for a 1×1 matrix.
+        energies, Q = linalg.eigh(self._gram, driver=driver, check_finite=False)
         weights = 1.0 / np.sqrt(np.maximum(energies, _FLOOR**2 * energies[-1]))
         root, _ = self._executor.run(self._matrix, _product_block, {"left": Q * weights}, {"out": len(Q)}, right=Q.T)
         self._executor.run(

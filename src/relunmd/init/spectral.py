@@ -57,7 +57,7 @@ class MeanCorrectedInit(Init):
             problem, lambda V: sweep_of_x(problem, V, left=left, right=right), problem.rank, random, _ENOUGH
         )
         if np.linalg.norm(found.H) <= np.sqrt(np.finfo(problem.dtype).eps * problem.facts.squares):
-            log.info("X is the product of its means: init='mean-corrected' takes the start 'tsvd'")
+            log.info("X is the product of its means, so init='mean-corrected' has nothing left: using init='tsvd'")
             return TSVDInit().make(problem, random)
         return best_multiple(problem, found.W, found.H)
 

@@ -10,8 +10,9 @@ Two ways to use it, chosen by measurement (`python -m benchmarks.tsvd`):
 * `polish`, for the algorithms that need the TSVD of a matrix which changes a little every
   iteration: start from the last right vectors and 8 more, and sweep twice. Along an A-NMD run the
   residual ‖A − A_r‖ then exceeds the optimum by 3e-9 at the first iteration and by rounding from
-  the fifth on, and the iteration counts are those of exact SVDs. One sweep (1e-5), or none of the 8
-  extra vectors, cost up to half as many iterations again in some trials.
+  the fifth on, and from SVD-based initializations the iteration counts are those of exact SVDs (from
+  random ones see `algorithms/alternating.py`). One sweep (1e-5), or none of the 8 extra vectors, cost up to
+  half as many iterations again in some trials.
 * `truncated_svd`, for a start or the baseline: a block Krylov method with restarts, run until it
   misses about 1e-9 of the energy. It took 0.6 to 1.5 times ARPACK's time (4 times at 500 × 784 with
   r above the rank), a tenth of LAPACK's and a third of the Gram matrix's at 2000²; that one is faster
@@ -100,8 +101,9 @@ def sweep_rows(problem: Problem, A: Array, V: Array) -> Sweep:
 def factors_of(problem: Problem, sweep: Sweep, rank: int) -> Factors:
     """The best rank-`rank` approximation of A with its columns in those of Y; no pass.
 
-    Y is orthonormalised by its Gram matrix, columns scaled to length one first: they are nearly
+    Y is orthonormalized by its Gram matrix, columns scaled to length one first: they are nearly
     orthogonal already, so the scaled Gram matrix is well conditioned whatever the singular values.
+    For A = 0 the factors are zero.
     """
     p = len(sweep.YY)
     length = np.sqrt(np.diag(sweep.YY))
@@ -111,7 +113,7 @@ def factors_of(problem: Problem, sweep: Sweep, rank: int) -> Factors:
     spread, Q = linalg.eigh(sweep.YY * np.outer(inverse, inverse), check_finite=False)
     keep = spread > rounding * max(spread[-1], 0.0)
     basis = (inverse[:, None] * Q[:, keep]) / np.sqrt(spread[keep])
-    left, sigma, Vt = linalg.svd(basis.T @ sweep.S.T, full_matrices=False, check_finite=False)
+    left, sigma, Vt = _thin_svd(basis.T @ sweep.S.T)
 
     dtype = sweep.Y.dtype
     found = min(rank, len(sigma))
@@ -120,6 +122,14 @@ def factors_of(problem: Problem, sweep: Sweep, rank: int) -> Factors:
     to_W[:, :found] = basis @ left[:, :found]
     H[:found] = sigma[:found, None] * Vt[:found]
     return Factors(problem.times(sweep.Y, to_W), H, _padded(Vt.T, p))
+
+
+def _thin_svd(A: Array) -> tuple[Array, Array, Array]:
+    """LAPACK's thin SVD; of a matrix without rows, which SciPy 1.13 refuses, an empty one."""
+    if len(A) == 0:
+        return np.zeros((0, 0)), np.zeros(0), A
+    left, sigma, Vt = linalg.svd(A, full_matrices=False, check_finite=False)
+    return left, sigma, Vt
 
 
 def _padded(V: Array, p: int) -> Array:
