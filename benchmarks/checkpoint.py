@@ -46,6 +46,7 @@ class Minute:
                 max_iter=None,
                 max_time=seconds,
                 random_state=0,
+                n_jobs=-1,
                 callback=lambda _: stamps.append(time.perf_counter()),
                 checkpoint=path,
                 checkpoint_every=EVERY,

@@ -76,7 +76,7 @@ class Timed:
 
 def run(X, algorithm, iterations, rank=RANK, **more):
     timed = Timed()
-    settings = {"random_state": 0, "tol": 0, "dtype": "float64"} | more
+    settings = {"random_state": 0, "tol": 0, "dtype": "float64", "n_jobs": -1} | more
     d = relunmd.decompose(X, rank, algorithm, max_iter=iterations, callback=timed, **settings)
     return d, timed
 

@@ -155,7 +155,7 @@ def pass_table(quick):
 
 
 def against_the_reference(X, rounds):
-    start = relunmd.decompose(X, RANK, "3b-factored", "random", max_iter=0, random_state=0)
+    start = relunmd.decompose(X, RANK, "3b-factored", "random", max_iter=0, random_state=0, n_jobs=-1)
     ours, theirs = [], []
     for _ in range(rounds):
         time.sleep(0.5)  # OpenBLAS's own threads go on spinning for a while.
@@ -297,7 +297,9 @@ def bits_table(quick):
     images_500 = loaded("MNIST-500", lambda: datasets.mnist(50, every=10, download=False))
     if images_500 is not None:
         errors = [
-            relunmd.decompose(images_500, RANK, "3b-factored", dtype=dtype, max_iter=1000, random_state=0).error
+            relunmd.decompose(
+                images_500, RANK, "3b-factored", dtype=dtype, max_iter=1000, random_state=0, n_jobs=-1
+            ).error
             for dtype in (np.float64, np.float32)
         ]
         print(f"MNIST-500, rank 32: float64 {errors[0]:.7f}, float32 {errors[1]:.7f}, {errors[1] - errors[0]:+.1e}")

@@ -1,16 +1,18 @@
 """The estimator: whether transform agrees with fit, how fast it is, and what partial_fit learns.
 
-    python -m benchmarks.estimator [agreement] [held-out] [throughput] [batches]
+    python -m benchmarks.estimator [grid] [agreement] [held-out] [throughput] [batches]
 
-Data sets that are not there (see relunmd.datasets) are left out with a word.
+Data sets that are missing (see relunmd.datasets) are skipped with a message.
 """
 
 import argparse
 import time
+import warnings
 
 import numpy as np
 from scipy.optimize import minimize
 from sklearn.decomposition import TruncatedSVD
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 import relunmd
@@ -28,6 +30,43 @@ def relative(X, W, H):
     return float(np.linalg.norm(X - np.maximum(0, W @ H)) / np.linalg.norm(X))
 
 
+def sparse_noise(kind, density, seed, shape):
+    """Independent entries, of which a share is nonzero: row problems with many local minima."""
+    random = np.random.default_rng(seed)
+    nonzero = random.random(shape) < density
+    if kind == "counts":
+        return nonzero * (1.0 + random.poisson(1.0, shape))
+    return nonzero * (1.0 if kind == "binary" else random.random(shape))
+
+
+def grid(seeds=10):
+    """error_ over the best error of the iterations, and that of transform(training rows) over error_."""
+    print(f"\nfit over iterations, transform over fit; ranks 4, 10, 20, {seeds} seeds each")
+    all_fits, all_transforms = [], []
+    for shape in ((200, 60), (300, 200)):
+        for kind in ("binary", "counts", "reals"):
+            for density in (0.02, 0.05, 0.08, 0.1, 0.2):
+                fits, transforms = [], []
+                for rank in (4, 10, 20):
+                    for seed in range(seeds):
+                        X = sparse_noise(kind, density, seed, shape)
+                        model = ReLUNMD(rank, random_state=seed, n_jobs=-1).fit(X)
+                        floor = 1e-13  # Exact fits.
+                        fits.append(max(model.error_, floor) / max(model.history_.error.min(), floor))
+                        transforms.append(max(-model.score(X), floor) / max(model.error_, floor))
+                print(
+                    f"{shape[0]}×{shape[1]} {kind:6} {density:4.2f}: fit worst {max(fits):.4f}, median "
+                    f"{np.median(fits):.4f}; transform worst {max(transforms):.4f}, median {np.median(transforms):.4f}",
+                    flush=True,
+                )
+                all_fits += fits
+                all_transforms += transforms
+    print(
+        f"all {len(all_fits)} fits: fit worst {max(all_fits):.4f}, median {np.median(all_fits):.4f}; "
+        f"transform worst {max(all_transforms):.4f}, median {np.median(all_transforms):.4f}"
+    )
+
+
 def agreement():
     """fit_transform(X) against fit(X).transform(X): errors, and how far the W themselves are apart."""
     cases = {
@@ -42,7 +81,7 @@ def agreement():
         except DatasetError as reason:
             print(f"{name}: left out, {reason}")
             continue
-        model = ReLUNMD(rank, random_state=0)
+        model = ReLUNMD(rank, random_state=0, n_jobs=-1)
         together = model.fit_transform(X)
         apart = model.transform(X)
         H = model.components_
@@ -64,7 +103,7 @@ def held_out():
         splits[f"random split {seed}"] = shuffled[:5000], shuffled[5000:]
     print(f"\nE of 5 000 fitted and 1 000 held-out images of MNIST, r={RANK}")
     for name, (seen, unseen) in splits.items():
-        model = ReLUNMD(RANK, random_state=0).fit(seen)
+        model = ReLUNMD(RANK, random_state=0, n_jobs=-1).fit(seen)
         svd = TruncatedSVD(RANK, random_state=0).fit(seen)
         fitted, other = -model.score(seen), -model.score(unseen)
         of_svd = [
@@ -107,7 +146,7 @@ def mean_error(X, W, H):
 def throughput():
     """Transform of 10 000 images against a loop over rows, by rows a second within one run."""
     images = datasets.mnist(download=False)
-    model = ReLUNMD(RANK, random_state=0).fit(images[:5000])
+    model = ReLUNMD(RANK, random_state=0, n_jobs=-1).fit(images[:5000])
     X, H = images[50_000:].astype(np.float64), model.components_
     model.transform(X[:100])
     taken = []
@@ -134,7 +173,7 @@ def batches():
     """partial_fit in batches against the full fit: error of all rows by the passes over them."""
     X = datasets.mnist(download=False)
     print(f"\npartial_fit of {len(X)} images in batches of {BATCH}, r={RANK}")
-    model, ends, begin = ReLUNMD(RANK, random_state=0), [], time.perf_counter()
+    model, ends, begin = ReLUNMD(RANK, random_state=0, n_jobs=-1), [], time.perf_counter()
     for turn in range(ROUNDS):
         for start in range(0, len(X), BATCH):
             model.partial_fit(X[start : start + BATCH])
@@ -143,7 +182,7 @@ def batches():
         begin += time.perf_counter() - begin - seconds  # The score is ours to know, not part of it.
         print(f"  after pass {turn + 1}: E {ends[-1]:.4f}, {seconds:.0f} s")
     begin = time.perf_counter()
-    d = relunmd.decompose(X, RANK, random_state=0, max_iter=1000)
+    d = relunmd.decompose(X, RANK, random_state=0, max_iter=1000, n_jobs=-1)
     h = d.history
     for passes in (ROUNDS, ROUNDS + h.passes[0], 20, 50, 100):
         if passes < h.passes[0]:
@@ -161,12 +200,13 @@ def batches():
         print(f"  it reaches the error of {turn + 1} pass(es) of partial_fit after: {when}")
 
 
-PARTS = {"agreement": agreement, "held-out": held_out, "throughput": throughput, "batches": batches}
+PARTS = {"grid": grid, "agreement": agreement, "held-out": held_out, "throughput": throughput, "batches": batches}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[[], *PARTS])
+    warnings.simplefilter("ignore", ConvergenceWarning)
     for part in parser.parse_args().parts or PARTS:
         try:
             PARTS[part]()

@@ -40,7 +40,7 @@ def iterations_table(sizes, rounds, iterations):
     print(f"{'n':>6} {'reference 3B':>16} " + " ".join(f"{name:>16}" for name in names))
     for n in sizes:
         X = synthetic(n, n, RANK, 0)
-        start = relunmd.decompose(X, RANK, max_iter=0, init="tsvd", random_state=0)
+        start = relunmd.decompose(X, RANK, max_iter=0, init="tsvd", random_state=0, n_jobs=-1)
         pair = (start.W, start.H)
         taken = {name: [] for name in ("reference", *names)}
         for _ in range(rounds):

@@ -34,7 +34,7 @@ def make(name, rank):
         return NMF(rank, init="nndsvda", max_iter=200, random_state=0)
     if name == "TruncatedSVD":
         return TruncatedSVD(rank, n_iter=10, random_state=0)
-    return ReLUNMD(rank, max_time=60, random_state=0)
+    return ReLUNMD(rank, max_time=60, random_state=0, n_jobs=-1)
 
 
 def fitted(name, rank, X):

@@ -1,0 +1,24 @@
+"""A pytest plugin that registers one more algorithm, as a new file of `relunmd.algorithms` would: `-p tests.newest`."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from relunmd.algorithms import ALGORITHMS, ThreeBlockFactored
+
+__all__ = ["Newest"]
+
+
+@dataclass(frozen=True)
+class Newest(ThreeBlockFactored):
+    """As "3b-factored", under a name of its own: it takes a ridge, any kind of X, and keeps nothing of its size.
+
+    Parameters
+    ----------
+    beta, adapt, ridge : see `ThreeBlockFactored`
+    """
+
+    name: ClassVar[str] = "newest"
+    summary: ClassVar[str] = "an algorithm that was added"
+
+
+ALGORITHMS["newest"] = Newest
