@@ -349,19 +349,29 @@ class ClusterExecutor(Executor):
         )
 
     def _copied(self, originals: Sequence[Any], owners: Sequence[str]) -> Sequence[Any]:
-        """Each of these on the next worker too; they themselves where there is no other worker."""
+        """Each of these on the next worker too; they themselves where there is no other worker.
+
+        A copy depends on its original through a third task, which is released: a direct dependency would leave a second
+        replica of the original beside the copy, of which Dask's memory manager may drop the wrong one, and an original
+        that is lost would make Dask fail its copy.
+        """
         workers = self.source.workers
         if len(workers) == 1:
             return originals
         following = dict(zip(workers, [*workers[1:], workers[0]], strict=True))
         homes = [following[owner] for owner in owners]
+        sent = [
+            self._cluster.submit(np.asarray, original, on=owner, named="sent")
+            for original, owner in zip(originals, owners, strict=True)
+        ]
         copies = [
-            self._cluster.submit(np.asarray, original, on=home, named="copies")
-            for original, home in zip(originals, homes, strict=True)
+            self._cluster.submit(np.asarray, each, on=home, named="copies")
+            for each, home in zip(sent, homes, strict=True)
         ]
         for copy, original in zip(copies, originals, strict=True):
             copy.original = original  # Dask keeps a result as long as its Future is there.
         self._surely(lambda: self._made_there(copies, homes))
+        self._surely(lambda: self._cluster.unpin(sent))
         return copies
 
     def _made_there(self, futures: Sequence[Any], owners: Sequence[str]) -> None:
