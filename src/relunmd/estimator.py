@@ -233,7 +233,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if on_dask and isinstance(X, list | tuple):
             raise InputError("inverse_transform takes W as an array, NumPy's or Dask's. Got a list of parts on Dask.")
         W = X if on_dask else check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="X")
-        if W.shape[1] != self.n_components_:
+        if W.ndim != 2 or W.shape[1] != self.n_components_:
             raise InputError(f"X must have {self.n_components_} columns, one for each component. Got shape {W.shape}.")
         if on_dask:
             later: Array = np.maximum(W @ self.components_, 0)
@@ -309,11 +309,10 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             max_iter=check_steps(self.transform_max_iter, "transform_max_iter"),
             dtype=self.components_.dtype,
             n_threads=check_threads(self.n_jobs),
+            known=self._known,
         )
         self._keep(state, found, self.n_iter_ + 1)
-        known = sampled_rows(found.W, self.components_)
-        if len(known):  # A batch of zeros has none.
-            self._known = known
+        self._known: Array = sampled_rows(np.vstack([self._known, found.W]), self.components_)
         self._warn_of_rows(found)
         return self
 

@@ -116,7 +116,9 @@ def fit_rows(
     """
     with opened(X) as A:
         components = check_components(H, A.shape[1])
-        known = None if candidates is None else sampled_rows(check_candidates(candidates, len(components)), components)
+        known = None
+        if candidates is not None:
+            known = sampled_rows(check_candidates(fetched(candidates), len(components)), components)
         return solve_rows(A, components, penalty, max_iter, dtype, n_jobs, known)
 
 
@@ -173,21 +175,28 @@ def _problem(X: Source, dtype: np.dtype[Any], rank: int, n_threads: int) -> Iter
 
 
 def learn_rows(
-    X: Any, state: OnlineState, *, ridge: float, max_iter: int, dtype: np.dtype[Any], n_threads: int
+    X: Any,
+    state: OnlineState,
+    *,
+    ridge: float,
+    max_iter: int,
+    dtype: np.dtype[Any],
+    n_threads: int,
+    known: Array | None = None,
 ) -> tuple[OnlineState, FittedRows]:
     """The state after a batch X of rows (an array, or sparse), and what `fit_rows` found with the H before it.
 
-    Rows of zeros say nothing of H; a batch of nothing else is counted only. The ridge's ‖X‖ is that of all rows so far,
-    and H's term has this batch's share of it.
+    `known` is what `sampled_rows` returns for that H. Rows of zeros say nothing of H; a batch of nothing else is
+    counted only. The ridge's ‖X‖ is that of all rows so far, and H's term has this batch's share of it.
     """
     A = check_matrix(X)
     with _problem(A, dtype, len(state.H), n_threads) as problem:
         norm = math.hypot(state.norm, problem.norm)
         counted = replace(state, norm=norm)
         if problem.facts.squares == 0:
-            found = row_fit.fit_rows(problem, state.H, ridge * norm, max_iter)
+            found = row_fit.fit_rows(problem, state.H, ridge * norm, max_iter, known)
             return replace(counted, rows=state.rows + A.shape[0]), _in_units(problem, found)
         columns = check_matrix(sparse.csr_array(X).T.tocsr() if sparse.issparse(X) else np.asarray(X).T)
         transposed = make_problem(columns, dtype, len(state.H), problem.executor)
-        following, found = online_step(problem, transposed, counted, ridge * norm, max_iter)
+        following, found = online_step(problem, transposed, counted, ridge * norm, max_iter, known)
         return following, _in_units(problem, found)

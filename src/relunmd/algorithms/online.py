@@ -77,7 +77,7 @@ def _second_moment(W: Array) -> Array:
 
 
 def online_step(
-    batch: Problem, transposed: Problem, state: OnlineState, penalty: float, max_steps: int
+    batch: Problem, transposed: Problem, state: OnlineState, penalty: float, max_steps: int, known: Array | None
 ) -> tuple[OnlineState, RowFit]:
     """The state after one more batch, and the fit of its rows with the H before it.
 
@@ -85,11 +85,11 @@ def online_step(
     ----------
     batch, transposed : the rows, and their transpose with the same scale
     penalty : of ‖w‖² and ‖h‖² in all rows seen; see `fit_rows`
-    max_steps : see `fit_rows`
+    max_steps, known : see `fit_rows`
     """
     H, scale = state.H, batch.matrix.scale
     m, rank = batch.shape[0], len(H)
-    fit = fit_rows(batch, H, penalty, max_steps)
+    fit = fit_rows(batch, H, penalty, max_steps, known)
     W = fit.W * H.dtype.type(scale)
     fresh = max(min(1.0, m * _FRESH), m / (m + state.rows))
     A = (1 - fresh) * state.second_moment + fresh * _second_moment(fit.W)

@@ -14,7 +14,8 @@ Written as a paper would have it in docs/flagship.md; in short:
   no more than a dozen passes, it fell behind.
 - Baseline: on small or nearly dense X a run can end above the truncated SVD (16 of 599 matrices of up to 12×10, most of
   rank 1). The error of the truncated SVD is computed when the leak reaches 0; while E is above it `tol` is ignored, and
-  if E stops falling there, the run continues from the truncated SVD, at leak 0. With a ridge there is no such baseline.
+  if E stops falling there, or is above it after 200 steps (as on columns of very different size), the run continues
+  from the truncated SVD, at leak 0. With a ridge there is no such baseline.
 - Once E falls no more there is time left only if `tol` is 0: a new round then begins from the best point with a leak
   of 0.3 and less patience. On small sparse data (the basis of CBCL) the best error falls with nearly every round.
 """
@@ -53,8 +54,10 @@ _SMALLER_LEAK, _LEAST_LEAK = 0.3, 0.05
 _WINDOW, _PATIENCE, _LESS_PATIENCE = 5, 0.08, 0.3
 _STANDSTILL = 1e-5
 """A round is over when E² falls by less than this in five steps. (A `tol` of 1e-4 stops the run before that.)"""
-_ROUGH, _EXACT, _NEAR = 0.1, 1e-9, 1.2
-"""Tolerances of the truncated SVD, and how near its error must be for the second one."""
+_ROUGH, _EXACT = 0.01, 1e-9
+"""Tolerances of the truncated SVD: shares of ‖X‖² that it may miss."""
+_LONG = 200
+"""Steps after which E must not be above the error of the truncated SVD, whatever the leak."""
 _EPSILON = 1e-6
 _DECREASE = 1e-4
 _CURVATURE = 1e-8
@@ -101,6 +104,8 @@ class QuasiNewtonState(State):
     """The error of the truncated SVD, which is then the best end of a round; infinite if it has no part in this."""
     compared: bool
     """Whether the truncated SVD was computed."""
+    steps: int
+    """Steps so far, without those of 3B."""
     s_W: Annotated[tuple[Array, ...], Shape("mr", "float32", count="k")] = many_field()
     """The pairs in float32, oldest first: steps, and the changes of the gradient that came with them."""
     y_W: Annotated[tuple[Array, ...], Shape("mr", "float32", count="k")] = many_field()
@@ -210,12 +215,16 @@ class QuasiNewton(Algorithm[QuasiNewtonState]):
             best_error=np.inf,
             baseline=np.inf,
             compared=self.ridge > 0,
+            steps=0,
         )
 
     def step(self, problem: Problem, state: QuasiNewtonState) -> QuasiNewtonState:
         """One trial step, or a look at the same point with another leak; one pass."""
         if state.warm is not None:
             return self._warmed_up(problem, state, state.warm)
+        state = replace(state, steps=state.steps + 1)
+        if state.steps >= _LONG:
+            state = _not_behind(problem, state)
         state, direction = _planned(state)
         if state.leak == ERROR and not state.compared:
             state = _compared(problem, state)
@@ -408,15 +417,21 @@ def _forgetful(state: QuasiNewtonState) -> QuasiNewtonState:
 def _compared(problem: Problem, state: QuasiNewtonState) -> QuasiNewtonState:
     """With the truncated SVD as the best end of a round, if it is better than those so far; 5 passes as a rule.
 
-    A rough one is enough to see that it is far behind, as it is on most data; else 4 to 20 passes make it exact.
+    A rough one is enough to see that it is far behind, which is the usual case; else 4 to 20 passes make it exact.
     """
     W, H, error = _truncated(problem, _ROUGH)
-    if error < _NEAR * state.error:
+    if error**2 - _ROUGH < state.error**2:
         W, H, error = _truncated(problem, _EXACT)
     state = replace(state, compared=True)
     if not error < min(state.error, state.best_error):
         return state
     return replace(state, baseline=error, best_W=W, best_H=H, best_error=error)
+
+
+def _not_behind(problem: Problem, state: QuasiNewtonState) -> QuasiNewtonState:
+    """The state, or the truncated SVD at leak 0 if that is better."""
+    state = state if state.compared else _compared(problem, state)
+    return _next_level(replace(state, leak=ERROR)) if state.error > state.baseline else state
 
 
 def _truncated(problem: Problem, tol: float) -> tuple[Array, Array, float]:
