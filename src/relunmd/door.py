@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from relunmd.algorithms import Algorithm
 from relunmd.checkpoint import Checkpoint, Identity
+from relunmd.cluster import Chunks, ClusterSource, is_distributed
 from relunmd.init import INITS, Init, RandomInit
 from relunmd.result import Decomposition
 from relunmd.solve import Callback, Clock, solve
@@ -142,7 +143,7 @@ def decompose(
         shape = A.shape
         rank = check_rank(rank, shape)
         method = check_algorithm(algorithm)
-        start = check_init(init, method, shape, rank)
+        start = check_init(init, method, shape, rank, on_cluster=isinstance(A, ClusterSource))
         count = check_starts(n_starts)
         callbacks = check_callback(callback)
         limits = check_limits(target_error, tol, max_iter, max_time, endless=bool(callbacks))
@@ -197,11 +198,17 @@ def decompose(
 
 def _facts_of(init: Init) -> dict[str, Any]:
     """The name and settings of an initialization, with checksums in place of arrays."""
-    settings = {
-        name: zlib.crc32(np.ascontiguousarray(value).data) if isinstance(value, np.ndarray) else value
-        for name, value in vars(init).items()
-    }
-    return {"name": init.name} | settings
+    return {"name": init.name} | {name: _checksummed(value) for name, value in vars(init).items()}
+
+
+def _checksummed(value: Any) -> Any:
+    """The checksum of an array, NumPy's or Dask's, which is fetched chunk by chunk; anything else as it is."""
+    if is_distributed(value):
+        checksum = 0
+        for chunk in Chunks(value).blocks:
+            checksum = zlib.crc32(np.ascontiguousarray(chunk.compute()).data, checksum)
+        return checksum
+    return zlib.crc32(np.ascontiguousarray(value).data) if isinstance(value, np.ndarray) else value
 
 
 def inits() -> dict[str, str]:

@@ -18,7 +18,7 @@ from scipy import sparse
 
 from relunmd import kernels, memory
 from relunmd.algorithms import ALGORITHMS, AUTO, Algorithm
-from relunmd.cluster import ClusterExecutor, ClusterSource, is_distributed, open_distributed
+from relunmd.cluster import ClusterExecutor, ClusterSource, fetched, is_distributed, open_distributed
 from relunmd.errors import InputError
 from relunmd.executor import Executor, Rows, Sums, ThreadExecutor, usable_cores
 from relunmd.files import check_path
@@ -234,8 +234,13 @@ def check_ridge(method: Algorithm[Any], ridge: Any) -> Algorithm[Any]:
     return replace(method, ridge=strength)  # type: ignore[call-arg]
 
 
-def check_init(init: object, algorithm: Algorithm[Any], shape: tuple[int, int], rank: int) -> Init:
-    """A start's settings from a name, settings, a pair of factors or an earlier result."""
+def check_init(
+    init: object, algorithm: Algorithm[Any], shape: tuple[int, int], rank: int, on_cluster: bool = False
+) -> Init:
+    """An initialization's settings from a name, settings, a pair of factors or an earlier result.
+
+    If X is not on a cluster, factors on Dask are fetched.
+    """
     if isinstance(init, Init):
         return init
     if isinstance(init, str):
@@ -243,19 +248,22 @@ def check_init(init: object, algorithm: Algorithm[Any], shape: tuple[int, int], 
         if name in INITS:
             return INITS[name]()
     if isinstance(init, Decomposition):
-        return _given(init.W, init.H, shape, rank)
+        return _given(init.W, init.H, shape, rank, on_cluster)
     if isinstance(init, tuple | list) and len(init) == 2:
-        return _given(init[0], init[1], shape, rank)
+        return _given(init[0], init[1], shape, rank, on_cluster)
     raise InputError(
         f"init must be one of {', '.join(INITS)}, a settings object such as relunmd.NuclearInit(steps=5), "
         f"a pair (W0, H0) or a Decomposition. Got {reprlib.repr(init)}."
     )
 
 
-def _given(W: object, H: object, shape: tuple[int, int], rank: int) -> GivenInit:
-    if is_distributed(W) and isinstance(W, list | tuple):
-        raise InputError("W0 of init must be an array, NumPy's or Dask's. Got a list of parts on Dask.")
-    W0: Any = W if is_distributed(W) else _factor("W0", W)
+def _given(W: Any, H: object, shape: tuple[int, int], rank: int, on_cluster: bool) -> GivenInit:
+    if is_distributed(W) and (getattr(W, "ndim", 0) != 2 or np.dtype(W.dtype).kind not in "biuf"):
+        raise InputError(
+            "W0 of init must be a two-dimensional array of real numbers, NumPy's or Dask's. Got "
+            f"{'a list of parts on Dask' if isinstance(W, list | tuple) else reprlib.repr(W)}."
+        )
+    W0: Any = W if is_distributed(W) and on_cluster else _factor("W0", fetched(W) if is_distributed(W) else W)
     H0 = _factor("H0", H)
     k = W0.shape[1]
     if W0.shape[0] != shape[0] or H0.shape != (k, shape[1]) or not 1 <= k <= rank:

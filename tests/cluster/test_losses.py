@@ -16,6 +16,7 @@ from relunmd import Status
 from relunmd.cluster import asking, executor
 from relunmd.errors import ClusterError, FileError, InputError
 from relunmd.matrix import RowLayout
+from relunmd.validation import opened
 from tests.conftest import synthetic
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -147,6 +148,35 @@ def test_a_result_survives_the_loss_of_a_worker(own_cluster, undisturbed, tmp_pa
         np.testing.assert_allclose(W, undisturbed["qn"].W, atol=1e-6)
         del d
         np.testing.assert_array_equal(again.compute(), 2 * W)
+
+
+def test_a_result_whose_copies_are_lost_one_after_the_other(own_cluster):
+    client = own_cluster(n_workers=3)
+    with client.as_current():
+        d = relunmd.decompose(chunked(), **RUN | {"max_iter": 2})
+        processes = client.run(os.getpid)
+        for kind in ("rows", "received"):
+            holders = {key: places for key, places in client.who_has().items() if f"relunmd_{kind}" in str(key)}
+            kill(processes[min(holders.items())[1][0]])
+            time.sleep(1)
+        for call in (d.W.compute, lambda: relunmd.decompose(X, init=d, **RUN | {"max_iter": 1})):
+            with pytest.raises(ClusterError, match="were lost with the Dask workers that held them"):
+                call()
+
+
+def test_x_that_was_opened_once_serves_after_a_loss(own_cluster, undisturbed):
+    """As in `ReLUNMD.fit`, whose row solve has an executor of its own."""
+    client, killed = own_cluster(), []
+
+    def note(step):
+        if step.iteration == 20 and not killed:
+            killed.append(pids(client)[0])
+            kill(killed[0])
+
+    with client.as_current(), opened(chunked()) as source:
+        d = relunmd.decompose(source, algorithm="qn", callback=note, **RUN)
+        same(d, undisturbed["qn"])
+        assert relunmd.fit_rows(source, d.H).error <= 1.01 * d.error
 
 
 def test_a_result_in_use_and_the_loss_of_a_worker(own_cluster, tmp_path):

@@ -24,6 +24,9 @@ KINDS = {
     "array": lambda client: da.from_array(X, chunks=(100, -1)),
     "delayed": lambda client: [delayed(X[cut]) for cut in CUTS],
     "futures": lambda client: [client.submit(np.array, X[cut], pure=False) for cut in CUTS],
+    "delayed, of futures": lambda client: [
+        delayed(np.array)(part) for part in client.scatter([X[cut] for cut in CUTS])
+    ],
 }
 
 
@@ -80,8 +83,44 @@ def test_lists_of_parts_are_no_factors(client, model, kind):
     parts = KINDS[kind](client)
     with pytest.raises(InputError, match="inverse_transform takes W as an array"):
         model.inverse_transform(parts)
-    with pytest.raises(InputError, match="W0 of init must be an array"):
+    with pytest.raises(InputError, match=r"W0 of init must be a two-dimensional array .* Got a list of parts"):
         relunmd.decompose(X, **RUN | {"init": (parts, model.components_)})
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (lambda client: delayed(X), "must be a dask.array or a list"),
+        (lambda client: client.scatter(X), "must be a dask.array or a list"),
+        (lambda client: [delayed(X[:, :0])], r"must have columns\. Got one of shape \(200, 0\)"),
+        (lambda client: da.from_delayed(delayed(X[:150]), X.shape, X.dtype), "declares, 200 rows .* Got 150 and 30"),
+        (lambda client: da.from_delayed(delayed(X[:, :29]), X.shape, X.dtype), "30 columns in all. Got 200 and 29"),
+    ],
+)
+def test_x_that_is_not_what_it_should_be(client, bad, why):
+    with pytest.raises(InputError, match=why):
+        relunmd.decompose(bad(client), **RUN)
+
+
+@pytest.mark.parametrize("W0", [da.ones(200), da.ones((200, 3), dtype=complex)])
+def test_initial_factors_that_are_not_what_they_should_be(client, W0):
+    with pytest.raises(InputError, match="W0 of init must be a two-dimensional array of real numbers"):
+        relunmd.decompose(da.from_array(X), init=(W0, np.ones((3, 30))), **RUN)
+
+
+@pytest.mark.parametrize("where", [np.asarray, da.from_array])
+def test_a_checkpoint_with_other_initial_factors_on_dask(there, tmp_path, where):
+    given, H = where(X), np.asarray(there.H)
+    relunmd.decompose(given, init=(there.W, H), checkpoint=tmp_path / "run.npz", **RUN)
+    with pytest.raises(InputError, match="checkpoint must be of the same run"):
+        relunmd.decompose(given, init=(there.W * 2, H), checkpoint=tmp_path / "run.npz", **RUN)
+    relunmd.decompose(given, init=(there.W, H), checkpoint=tmp_path / "run.npz", **RUN)
+
+
+def test_within_a_task(client):
+    """Its only thread is needed by the tasks of the run."""
+    task = client.submit(lambda: relunmd.decompose(da.from_array(X, chunks=(100, -1)), **RUN).error, pure=False)
+    assert task.result(timeout=60) == pytest.approx(relunmd.decompose(X, **RUN).error)
 
 
 def test_rows_of_a_result(there):

@@ -64,7 +64,7 @@ class ClusterExecutor(Executor):
         self._dtypes = dtypes
         self._next_number = 0
         self._dropped: list[int] = []
-        self._generation = self._generations = self._epoch = 0
+        self._generation = self._generations = 0
         self._keep_at = time.perf_counter() + KEEP_EVERY
         self._looked_at = time.perf_counter()
         self._over = False
@@ -130,7 +130,7 @@ class ClusterExecutor(Executor):
             out={name: (array.number, array.shape[1], array.dtype) for name, array in made.items()},
             drop=drop,
             kept=self._generation,
-            epoch=self._epoch,
+            epoch=self.source.epoch,
         )
         while True:
             try:
@@ -214,8 +214,8 @@ class ClusterExecutor(Executor):
         return self._generations
 
     def _set_back(self, generation: int, final: bool) -> None:
-        self._epoch += 1
-        self._on_each(remote.restore, lambda parts: (generation, parts, self._epoch, final))
+        self.source.epoch += 1
+        self._on_each(remote.restore, lambda parts: (generation, parts, self.source.epoch, final))
 
     def _on_each(self, function: Callable[..., Any], given: Callable[[list[int]], tuple[Any, ...]]) -> list[Any]:
         """Call a function on every worker, with what `given` makes of its parts."""
@@ -327,7 +327,9 @@ class ClusterExecutor(Executor):
     def handed_over(self, A: Array) -> Any:
         """The array as one of Dask's, a chunk for each part of X, which stays on the workers.
 
-        Two workers have each chunk, as two tasks of Dask's: if it loses the second it makes it again from the first.
+        Two workers have each chunk, as two tasks of Dask's: if it loses the second it makes it again from the first. If
+        the first is lost it becomes a Refusal, which the second raises when it is lost too: Dask would wait forever for
+        a task that depends on one that has failed before.
         """
         if not isinstance(A, RowsOnWorkers):
             return A
@@ -349,25 +351,19 @@ class ClusterExecutor(Executor):
         )
 
     def _copied(self, originals: Sequence[Any], owners: Sequence[str]) -> Sequence[Any]:
-        """Each of these on the next worker too; they themselves where there is no other worker.
+        """Each of these on the next worker too, or on the same where there is no other.
 
         A copy depends on its original through a third task, which is released: a direct dependency would leave a second
-        replica of the original beside the copy, of which Dask's memory manager may drop the wrong one, and an original
-        that is lost would make Dask fail its copy.
+        replica of the original beside the copy, of which Dask's memory manager may drop the wrong one.
         """
         workers = self.source.workers
-        if len(workers) == 1:
-            return originals
         following = dict(zip(workers, [*workers[1:], workers[0]], strict=True))
         homes = [following[owner] for owner in owners]
         sent = [
-            self._cluster.submit(np.asarray, original, on=owner, named="sent")
+            self._cluster.submit(remote.sent, original, on=owner)
             for original, owner in zip(originals, owners, strict=True)
         ]
-        copies = [
-            self._cluster.submit(np.asarray, each, on=home, named="copies")
-            for each, home in zip(sent, homes, strict=True)
-        ]
+        copies = [self._cluster.submit(remote.received, each, on=home) for each, home in zip(sent, homes, strict=True)]
         for copy, original in zip(copies, originals, strict=True):
             copy.original = original  # Dask keeps a result as long as its Future is there.
         self._surely(lambda: self._made_there(copies, homes))
@@ -376,7 +372,9 @@ class ClusterExecutor(Executor):
 
     def _made_there(self, futures: Sequence[Any], owners: Sequence[str]) -> None:
         """Wait for results that are to stay where they are, and let them be lost with an error instead of a hang."""
-        sizes = [self._cluster.submit(len, future, on=owner) for future, owner in zip(futures, owners, strict=True)]
+        sizes = [
+            self._cluster.submit(remote.size, future, on=owner) for future, owner in zip(futures, owners, strict=True)
+        ]
         try:
             self._cluster.answers(sizes, owners)
         except LostRowsError as reason:

@@ -4,6 +4,8 @@ import logging
 import math
 from typing import Any
 
+import numpy as np
+
 from relunmd.cluster.asking import check_client
 from relunmd.cluster.parts import Computed
 from relunmd.cluster.source import ClusterSource
@@ -23,7 +25,7 @@ def is_distributed(X: object) -> bool:
     """Whether X is on Dask: its array, or a list of its delayed values or futures. (Dask is not imported for that.)"""
     if isinstance(X, list | tuple):
         return len(X) > 0 and all(library_of(part) in ("dask", "distributed") for part in X)
-    return library_of(X) == "dask"
+    return library_of(X) in ("dask", "distributed")
 
 
 def refuse_distributed(X: object, what: str) -> None:
@@ -61,6 +63,7 @@ def current_client() -> Any:
 def open_distributed(X: Any, client: Any = None) -> ClusterSource:
     """X as a source whose rows are on the workers of a client's cluster, by default those of the active one."""
     dask = need("dask", "X on Dask needs", "dask")
+    _leave_pool()
     futures_of = need("distributed.client", "X on Dask needs", "dask").futures_of
     needs = futures_of(X)
     if client is None:
@@ -82,13 +85,34 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
     loaders: list[Any] = []
     futures: dict[int, Any] = {}
     for index, part in enumerate(parts):
-        if library_of(part) == "distributed" or futures_of(part):
+        if library_of(part) == "distributed" or futures_of(part) or _has_futures(part):
             loaders.append(None)
             futures[index] = part if library_of(part) == "distributed" else client.compute(part)
         else:
             (alone,) = dask.optimize(part)  # Of a graph for all of X what this part needs.
             loaders.append(Computed(alone))
-    return ClusterSource(client, loaders, futures, heights, needs)
+    source = ClusterSource(client, loaders, futures, heights, needs)
+    found = [float(height) for height in np.diff([*source.starts, source.shape[0]])]
+    if heights is not None and (found != heights or source.shape[1] != X.shape[1]):
+        source.close()
+        raise InputError(
+            f"X must have chunks of the shapes that it declares, {X.shape[0]} rows and {X.shape[1]} columns in all. "
+            f"Got {source.shape[0]} and {source.shape[1]} when they were computed."
+        )
+    return source
+
+
+def _has_futures(delayed: Any) -> bool:
+    """Whether tasks of a delayed value have futures among their arguments, which `futures_of` does not find."""
+    graph = dict(delayed.__dask_graph__())
+    return any(not graph.keys() >= set(getattr(task, "dependencies", ())) for task in graph.values())
+
+
+def _leave_pool() -> None:
+    """Within a task of Dask's, give its thread back to the worker: the run's own tasks need it."""
+    distributed = need("distributed", "X on Dask needs", "dask")
+    if getattr(need("distributed.threadpoolexecutor", "X on Dask needs", "dask").thread_state, "proceed", False):
+        distributed.secede()
 
 
 def _client_of(futures: list[Any]) -> Any:
@@ -109,7 +133,7 @@ def _checked_parts(X: Any) -> list[Any]:
 
 def _by_rows(X: Any) -> Any:
     """A Dask array in chunks of whole rows."""
-    if not hasattr(X, "to_delayed") or not hasattr(X, "chunks"):
+    if not isinstance(X, need("dask.array", "X on Dask needs", "dask").Array):
         raise InputError(
             f"X on Dask must be a dask.array or a list of dask.delayed rows. Got {type(X).__name__}; of a frame, "
             "to_dask_array() makes one."

@@ -67,6 +67,8 @@ def in_memory(part: Any) -> InMemory:
         rows = np.asarray(part)
     if rows.ndim != 2:
         raise InputError(f"Every part of X must be two-dimensional. Got one of shape {rows.shape}.")
+    if rows.shape[1] == 0:
+        raise InputError(f"Every part of X must have columns. Got one of shape {rows.shape}.")
     if np.dtype(rows.dtype).kind not in "biuf":
         raise InputError(f"X must hold real numbers. Got a part of dtype {rows.dtype}.")
     if not sparse.issparse(part):

@@ -54,6 +54,8 @@ class ClusterSource(Source):
                 "by asyncio.to_thread."
             )
         self.name = secrets.token_hex(4)
+        self.epoch = 0
+        """How often arrays were set back to an earlier state; see `Order.epoch`."""
         self.client = client
         self.cluster = Cluster(client, self.name)
         self.loaders = loaders

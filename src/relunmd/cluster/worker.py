@@ -372,8 +372,9 @@ def put(name: str, number: int, part: int, rows: Any) -> None:
             at += store.height(block)
 
 
+@_answers
 def get(name: str, number: int, part: int) -> Array:
-    """A part's rows of an array, for the user; raises what the user gets if Dask runs it again after a loss."""
+    """A part's rows of an array, for the user; a Refusal if Dask runs it again after a loss."""
     try:
         store = _store(name)
         with store.lock:
@@ -385,6 +386,25 @@ def get(name: str, number: int, part: int) -> Array:
             "recomputed. Call relunmd again; with a checkpoint it resumes. Saving the result right after the call "
             "keeps it."
         ) from reason
+
+
+@_answers
+def sent(rows: Array) -> Array:
+    """The same rows, as another task."""
+    return rows
+
+
+def received(rows: Array | Refusal) -> Array:
+    """The rows that the user gets, or an exception for rows that are lost."""
+    if isinstance(rows, Refusal):
+        raise rows.reason
+    return rows
+
+
+@_answers
+def size(rows: Array) -> int:
+    """How many rows there are: an answer that is small."""
+    return len(rows)
 
 
 @_answers
