@@ -67,6 +67,7 @@ BAD_X = {
     ),
     "all zero": (np.zeros((4, 4)), "X must have a positive entry. Got a matrix of zeros"),
     "masked": (np.ma.masked_equal(GOOD, 0), "missing values are not supported yet. Got one with"),
+    "masked rows": ([np.ma.masked_equal(row, 0) for row in GOOD], "missing values are not supported yet. Got one with"),
 }
 
 BAD_ARGUMENTS = {

@@ -184,6 +184,17 @@ def test_with_more_rows_than_are_kept_a_fit_still_keeps_the_better_w(monkeypatch
         assert estimator.error_ <= 1.001 * estimator.history_.error.min()
 
 
+def test_rows_do_not_go_to_infinity():
+    """On very sparse data the error of a row may fall without end: W had entries of 1e9."""
+    for seed in (2, 100):
+        X = sparse_noise("binary", 0.01, seed, (60, 60))
+        with unconverged_rows():
+            estimator = model(4, random_state=0, max_iter=300, tol=0)
+            Theta = estimator.fit_transform(X) @ estimator.components_
+        assert np.linalg.norm(Theta, axis=1).max() < 1.01e4 * np.linalg.norm(X, axis=1).max()
+        assert estimator.error_ <= 1.001 * estimator.history_.error.min()
+
+
 def test_partial_fit_keeps_the_known_rows():
     """With a batch's own rows alone the score of the training rows fell back by up to a seventh."""
     for seed in range(1, 4):

@@ -275,15 +275,29 @@ class TestAForkDuringARun:
             return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
         """
 
-    def script(self, program):
+    def script(self, program, beginning=BEGINNING):
         done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(self.BEGINNING) + textwrap.dedent(program)],
+            [sys.executable, "-c", textwrap.dedent(beginning) + textwrap.dedent(program)],
             capture_output=True,
             text=True,
             timeout=100,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.split()
+
+    @pytest.mark.parametrize("delay", [0.0, 0.05, 0.3])
+    def test_a_child_forked_during_the_first_import(self, delay):
+        program = f"""
+            X = np.maximum(0, np.random.default_rng(0).standard_normal((40, 30)))
+            run = lambda: relunmd.decompose(X, 3, max_iter=2).error > 0
+            thread = threading.Thread(target=run)
+            thread.start()
+            time.sleep({delay})
+            print(child(run))
+            thread.join()
+            """
+        beginning = self.BEGINNING.replace("from relunmd.executor import one_blas_thread", "")
+        assert self.script(program, beginning) == ["0"]
 
     def test_children_run_to_their_end(self):
         program = """

@@ -6,9 +6,10 @@
 ((30, 10), (10, 30))
 """
 
-from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+
+from relunmd.forks import imported
 
 if TYPE_CHECKING:
     from relunmd.algorithms import (
@@ -105,9 +106,9 @@ def __getattr__(name: str) -> Any:
 
         value: Any = version("relunmd")
     elif name in _HOME_OF:
-        value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+        value = getattr(imported(f"{__name__}.{_HOME_OF[name]}"), name)
     elif not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
-        return import_module(f"{__name__}.{name}")
+        return imported(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from relunmd.errors import InputError
+from relunmd.forks import fork_lock
 from relunmd.matrix import Matrix, Scratch, SumsPool
 
 __all__ = [
@@ -73,15 +74,11 @@ class _OneBlasThread:
     """BLAS at one thread while anybody is inside, and the caller's setting back after the last has left."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = fork_lock(self._after_fork)
         self._inside: list[int] = []
         """The thread of each that is inside."""
         self._limit = ExitStack()
         self._controller: ThreadpoolController | None = None
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(
-                before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._after_fork
-            )
 
     def __enter__(self) -> None:
         with self._lock:
@@ -108,13 +105,10 @@ class _OneBlasThread:
     def _after_fork(self) -> None:
         """In the child of a fork: of those inside, only the thread that forked is left."""
         left = [thread for thread in self._inside if thread == threading.get_ident()]
-        try:
-            if self._inside and not left:
-                self._take_control()
-                self._limit.close()
-            self._inside = left
-        finally:
-            self._lock.release()
+        if self._inside and not left:
+            self._take_control()
+            self._limit.close()
+        self._inside = left
 
 
 one_blas_thread = _OneBlasThread()

@@ -89,7 +89,7 @@ class FileLock:
         """The descriptor of the locked file, or None if it cannot be locked here."""
         while True:
             try:
-                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
+                descriptor = self._opened()
             except OSError as reason:
                 log.warning("%s cannot be locked against other runs: %s", self._place, reason)
                 return None
@@ -108,6 +108,12 @@ class FileLock:
                 log.warning("%s cannot be locked against other runs: %s", self._place, reason)
                 return None
 
+    def _opened(self) -> int:
+        try:
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
+        except PermissionError:  # Of another user; to lock it, or to see that it is locked, reading is enough.
+            return os.open(self._path, os.O_RDONLY | _NO_LINK)
+
     def _is_at_its_place(self, descriptor: int) -> bool:
         try:
             return os.path.samestat(os.fstat(descriptor), self._path.stat())
@@ -116,10 +122,10 @@ class FileLock:
 
     def _close(self) -> None:
         if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None  # A fork closes only what is still open.
             with suppress(OSError):
-                _unlock(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = None
+                _unlock(descriptor)
+            os.close(descriptor)
 
     def leave_to_parent(self) -> None:
         """In a forked process: the lock is that of the process that took it."""

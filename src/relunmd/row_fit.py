@@ -42,6 +42,9 @@ Newton's last steps fall by far more than what is left: with 1e-8 E is the same 
 _KNOWN_ROWS, _KNOWN_ROWS_A_COMPONENT, _WIDE = 2048, 256, 8192
 """How many known rows there may be: at least, and for each component; see `spread`."""
 _DAMPING = 1e-8
+_FARTHEST = 1e4
+"""Largest ‖wH‖/‖x‖. On very sparse data the error of a row can fall without end as w goes to infinity: W had entries of
+1e9, for a gain of some percent of the error."""
 _MOST_ENTRIES = 2**20
 _EXACT = 100.0
 """A row whose error is below so many machine epsilons is exact."""
@@ -154,6 +157,7 @@ class _Solver:
     unit: float
     H: Array
     Ht: Array
+    gram: Array
     metric: Array
     damping: float
     penalty: float
@@ -167,6 +171,7 @@ class _Solver:
             unit=unit,
             H=np.ascontiguousarray(Ht.T, dtype=problem.dtype),
             Ht=Ht,
+            gram=Ht.T @ Ht,
             metric=np.zeros((rank, rank)) if metric is None else metric * unit * unit,
             damping=max(_DAMPING * float(np.sum(Ht * Ht)) / rank, float(np.finfo(np.float64).tiny)),
             penalty=penalty * unit * unit,
@@ -230,6 +235,7 @@ class _Rows:
         solver, facts = self._solver, self.facts
         live = np.arange(len(self._X)) if live is None else live
         for _ in range(max_steps):
+            before = self.W[live]
             steps, going = np.empty((len(live), self.W.shape[1])), np.empty(len(live), np.int64)
             kernels.newton_directions(
                 self._T,
@@ -264,10 +270,18 @@ class _Rows:
                 facts,
                 going,
             )
+            if longest == np.inf:  # A single step of limited length needs no bound.
+                self._keep_near(live, before, going)
             live = live[going > 0]
             if len(live) == 0:
                 break
         return live
+
+    def _keep_near(self, live: Array, before: Array, going: Array) -> None:
+        """Take back the last step of rows that went too far, and end them."""
+        W = self.W[live]
+        far = np.sum(W @ self._solver.gram * W, axis=1) > _FARTHEST**2 * self.facts[live, kernels.SQUARES]
+        self.W[live[far]], going[far] = before[far], 0
 
 
 @dataclass(frozen=True)

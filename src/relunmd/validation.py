@@ -169,7 +169,8 @@ def check_rank(rank: Any, shape: tuple[int, int]) -> int:
     most = min(shape)
     if isinstance(rank, bool) or not isinstance(rank, numbers.Integral) or not 1 <= int(rank) <= most:
         raise InputError(
-            f"rank must be an integer from 1 to {most}, the smaller side of X {shape[0]} × {shape[1]}. Got {rank!r}."
+            f"rank must be an integer from 1 to {most}, the smaller side of X {shape[0]} × {shape[1]}. Got "
+            f"{reprlib.repr(rank)}."
         )
     return int(rank)
 
@@ -275,6 +276,7 @@ def _given(W: Any, H: object, shape: tuple[int, int], rank: int, on_cluster: boo
 
 
 def _factor(name: str, factor: object, of: str = " of init") -> Array:
+    refuse_masked(factor, f"{name}{of}")
     try:
         A = np.asarray(factor)
     except Exception as reason:
@@ -399,7 +401,9 @@ def check_memory(
         memory.require(
             factors,
             f"algorithm={algorithm.name!r} for X of {m} × {n} at rank {rank}, with all its arrays like W and H,",
-            "Lower the rank" + (", or its memory." if hasattr(algorithm, "memory") else "."),
+            "Lower the rank"
+            + (f", or n_starts={reprlib.repr(n_starts)}" if n_starts > 1 else "")
+            + (", or the algorithm's memory." if hasattr(algorithm, "memory") else "."),
         )
     kept = algorithm.dense_arrays * n_starts
     if checkpoint:  # What is being written cannot be written over.

@@ -34,7 +34,6 @@ import logging
 import os
 import stat
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -43,6 +42,8 @@ import numba
 import numpy as np
 from numba import types
 from numba.misc.appdirs import AppDirs
+
+from relunmd.forks import fork_lock
 
 __all__ = ["SAMPLED", "helper", "kernel", "warm_up"]
 
@@ -57,12 +58,8 @@ _READY: set[np.dtype[Any]] = set()
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract"}}
 SAMPLED = 8
 """Whether a tile is mostly zero is first asked of each eighth row."""
-_COMPILING = threading.RLock()
-if hasattr(os, "register_at_fork"):
-    # A child forked during a compilation would wait forever for locks of numba and LLVM: the fork waits instead.
-    os.register_at_fork(
-        before=_COMPILING.acquire, after_in_parent=_COMPILING.release, after_in_child=_COMPILING.release
-    )
+_COMPILING = fork_lock()
+"""A child forked during a compilation would wait forever for locks of numba and LLVM: the fork waits instead."""
 
 
 def helper(function: Callable[P, T]) -> Callable[P, T]:

@@ -113,11 +113,13 @@ def library_of(X: object) -> str:
     return type(X).__module__.partition(".")[0]
 
 
-def refuse_masked(X: object) -> None:
-    """Raise InputError for a masked array, whose hidden values would be fitted as data."""
-    if isinstance(X, np.ma.MaskedArray):
-        hidden = np.count_nonzero(np.ma.getmaskarray(X))
+def refuse_masked(X: object, name: str = "X") -> None:
+    """Raise InputError for a masked array or a list of some, whose hidden values would be used as data."""
+    arrays = X if isinstance(X, list | tuple) else [X]
+    masked = [array for array in arrays if isinstance(array, np.ma.MaskedArray)]
+    if masked:
+        hidden = sum(int(np.count_nonzero(np.ma.getmaskarray(array))) for array in masked)
         raise InputError(
-            f"X must not be a masked array: missing values are not supported yet. Got one with {hidden} masked "
-            "entries; X.filled(value) replaces them by a value of your choice, which is then fitted as data."
+            f"{name} must not be a masked array: missing values are not supported yet. Got one with {hidden} masked "
+            f"entries; filled(value) replaces them by a value of your choice, which is then used as data."
         )

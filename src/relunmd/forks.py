@@ -1,0 +1,87 @@
+"""What a fork waits for: imports on first use, and locks that other threads may hold.
+
+The child of a fork has the locks of all threads but only one thread. A lock that another thread held, be it that of an
+import, stays locked there, and whoever needs it waits forever.
+"""
+
+import concurrent.futures.thread  # noqa: F401 (see the end of this file)
+import logging  # noqa: F401
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+__all__ = ["fork_lock", "imported"]
+
+_LONGEST_IMPORT = 60.0
+_CHANGED = threading.Condition()
+_IMPORTING: list[int] = []
+"""The threads that import at present, as often as they do."""
+_LOCKS: list[tuple[Any, Callable[[], object]]] = []
+_HELD: list[tuple[Any, Callable[[], object]]] = []
+"""The locks that a fork holds at present."""
+
+
+def imported(name: str) -> ModuleType:
+    """Import a module; a fork by another thread waits until that is done."""
+    with _counted():
+        return import_module(name)
+
+
+def fork_lock(in_child: Callable[[], object] = lambda: None) -> Any:
+    """A reentrant lock that nobody else holds during a fork.
+
+    Parameters
+    ----------
+    in_child : callable, optional
+        Called in the child of a fork, before the lock is released there.
+    """
+    lock = threading.RLock()
+    _LOCKS.append((lock, in_child))
+    return lock
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    thread = threading.get_ident()
+    with _CHANGED:
+        _IMPORTING.append(thread)
+    try:
+        yield
+    finally:
+        with _CHANGED:
+            _IMPORTING.remove(thread)
+            _CHANGED.notify_all()
+
+
+def _before_fork() -> None:
+    """Wait for the imports of other threads, let none begin until the process is forked, and take the locks."""
+    _CHANGED.acquire()
+    _CHANGED.wait_for(lambda: set(_IMPORTING) <= {threading.get_ident()}, _LONGEST_IMPORT)
+    _HELD[:] = _LOCKS
+    for lock, _ in _HELD:
+        lock.acquire()
+
+
+def _after_fork(in_child: bool) -> None:
+    for lock, call in reversed(_HELD):
+        try:
+            if in_child:
+                call()
+        finally:
+            lock.release()
+    _HELD.clear()
+    _CHANGED.release()
+
+
+# Functions to be called before a fork are called in reverse order. The modules that are imported above have some that
+# take locks which imports need: theirs must be registered first.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=lambda: _after_fork(in_child=False),
+        after_in_child=lambda: _after_fork(in_child=True),
+    )
