@@ -31,6 +31,8 @@ LONGEST = 10
 _UNPACKED = 600 << 20
 """Bytes that bombs unpack to, far beyond what a small file may take."""
 _LINES = 8 << 20
+_BLOCK = 1 << 17
+"""Bytes of the largest block in a zstd frame."""
 BANNER = b"%%MatrixMarket matrix coordinate real general\n"
 
 
@@ -132,14 +134,13 @@ def _bombs(folder):
     """Chunks that unpack to much more than they are."""
     zeros = np.zeros(_UNPACKED, np.uint8)
     packed = numcodecs.Zstd(level=1).encode(zeros)
-    unsized = bytes([0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x58]) + b"".join(
-        (131072 << 3 | 1 << 1 | (at == 4_800)).to_bytes(3, "little") + b"\0" for at in range(4_801)
-    )
+    unsized = frame([_BLOCK] * 4_801)
     from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 
     for name, codec, content in (
         ("zstd", ZstdCodec(), packed),
         ("unsized", ZstdCodec(), unsized),
+        ("frames", ZstdCodec(), frame([128]) + unsized),
         ("blosc", BloscCodec(), numcodecs.Blosc("zstd", 1).encode(zeros)),
     ):
         _store(folder / f"{name}.zarr", codec).write_bytes(content)
@@ -165,6 +166,15 @@ def _bombs(folder):
     chunk = _store(folder / "shard.zarr", ZstdCodec(), shards=(512, 512))
     chunk.write_bytes(_shard(packed))
     yield "shard.zarr"
+
+
+def frame(lengths, size=None):
+    """A zstd frame of zeros, in blocks of one repeated byte; its header says a size, or none."""
+    start = bytes([0x28, 0xB5, 0x2F, 0xFD, 0x00 if size is None else 0x80, 0x58])
+    start += b"" if size is None else size.to_bytes(4, "little")
+    last = len(lengths) - 1
+    blocks = ((length << 3 | 1 << 1 | (at == last)).to_bytes(3, "little") + b"\0" for at, length in enumerate(lengths))
+    return start + b"".join(blocks)
 
 
 def _shard(content):

@@ -24,6 +24,7 @@ from relunmd.errors import FileError
 from relunmd.readers import bounds, chunk_sizes, guarded_store, open_matrix, parquet, text
 from relunmd.readers.collected import Collected
 from relunmd.survey import survey
+from tests.readers.hostile import frame
 
 ROOT = Path(__file__).parents[2]
 _MOST_BYTES = 300 << 20
@@ -56,6 +57,7 @@ REFUSALS = {
     "large.zarr": "in few bytes",
     "zstd.zarr": "unpacks to 629145600 bytes",
     "unsized.zarr": "unpacks to 629276672 bytes",
+    "frames.zarr": "unpacks to 629276800 bytes",
     "blosc.zarr": "unpacks to 629145600 bytes",
     "gzip.zarr": "unpacks to 4325377 bytes or more",
     "old zlib.zarr": "unpacks to 4325377 bytes or more",
@@ -193,6 +195,17 @@ _OLD = {
     "bz2": numcodecs.BZ2(),
     "lzma": numcodecs.LZMA(),
 }
+_SKIPPABLE = bytes([0x5F, 0x2A, 0x4D, 0x18, 5, 0, 0, 0]) + b"other"
+_FRAMES = {
+    "without a size": frame([1000]),
+    "with a size": frame([1000], 1000),
+    "two without": frame([1000]) + frame([131072] * 5),
+    "two with": frame([1000], 1000) + frame([131072] * 5, 5 * 131072),
+    "with, without": frame([1000], 1000) + frame([131072] * 5),
+    "without, with": frame([1000]) + frame([131072] * 5, 5 * 131072),
+    "checksum": numcodecs.Zstd(checksum=True).encode(bytes(1000)) + numcodecs.Zstd().encode(bytes(3000)),
+    "skippable": _SKIPPABLE + frame([1000]) + _SKIPPABLE + frame([2000], 2000) + _SKIPPABLE,
+}
 _NEW = {
     "none": None,
     "zstd": ZstdCodec(),
@@ -235,10 +248,32 @@ class TestZarr:
         """As tensorstore writes zstd: blocks, and no size in the header."""
         place = tmp_path / "a.zarr"
         zarr.create_array(place, data=np.zeros((512, 64)), chunks=(512, 64), compressors=ZstdCodec(), fill_value=1)
-        blocks = [(131072 << 3 | 1 << 1 | last).to_bytes(3, "little") + b"\0" for last in (0, 1)]
         (place / "c" / "0").mkdir(parents=True, exist_ok=True)
-        (place / "c" / "0" / "0").write_bytes(bytes([0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x58]) + b"".join(blocks))
+        (place / "c" / "0" / "0").write_bytes(frame([131072, 131072]))
         np.testing.assert_array_equal(self.read(place), np.zeros((512, 64)))
+
+    @pytest.mark.parametrize("name", _FRAMES)
+    def test_all_frames_of_zstd_are_added_up(self, name):
+        raw = _FRAMES[name]
+        for content in (raw, memoryview(raw)):
+            assert chunk_sizes.unpacked_size({"id": "zstd"}, content, 0) == len(numcodecs.Zstd().decode(raw))
+
+    def test_a_content_size_of_zstd_that_is_too_small(self):
+        """It is not trusted where numcodecs runs through the blocks, which it does if another frame has none."""
+        raw = frame([1000]) + frame([131072] * 5, 1000)
+        assert chunk_sizes.unpacked_size({"id": "zstd"}, raw, 0) == 1000 + 5 * 131072
+
+    def test_what_is_not_a_frame_of_zstd(self):
+        for raw in (b"", frame([1000]) + b"abcdefgh", frame([1000]) + frame([])[:4]):
+            with pytest.raises(ValueError, match="not zstd's"):
+                chunk_sizes.unpacked_size({"id": "zstd"}, raw, 0)
+
+    def test_a_chunk_in_two_frames(self, tmp_path):
+        place = tmp_path / "a.zarr"
+        zarr.create_array(place, data=self.X, chunks=(60, 40), compressors=ZstdCodec())
+        raw, pack = self.X.tobytes(), numcodecs.Zstd().encode
+        (place / "c" / "0" / "0").write_bytes(pack(raw[:5000]) + _SKIPPABLE + pack(raw[5000:]))
+        np.testing.assert_array_equal(self.read(place), self.X)
 
     def test_a_link_to_a_file_is_followed(self, tmp_path):
         place = tmp_path / "a.zarr"

@@ -1,7 +1,7 @@
 """The size that a compressed chunk unpacks to, found before it is unpacked.
 
-Zarr and numcodecs have no limit for it: numcodecs allocates what the header of a zstd, Blosc or LZ4 chunk says
-(``ZSTD_getFrameContentSize``), and gzip, zlib, bz2 and lzma run to their end. So 66 kB can take 2 GB before Zarr
+Zarr and numcodecs have no limit for it: numcodecs allocates what the headers of a zstd, Blosc or LZ4 chunk say
+(``ZSTD_findDecompressedSize``), and gzip, zlib, bz2 and lzma run to their end. So 66 kB can take 2 GB before Zarr
 compares the size with that of the chunk. Headers are read here; formats without one are unpacked up to a limit.
 """
 
@@ -15,6 +15,8 @@ __all__ = ["COMPRESSORS", "HEADERS", "unpacked_size"]
 
 Raw = bytes | memoryview
 _ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
+"""The last three bytes of the magic number of a skippable frame; the first is 0x50 to 0x5F."""
 _ZSTD_BLOCK = 1 << 17
 _MOST_STREAMS = 1000
 _MOST_LZMA_MEMORY = 2**28
@@ -51,22 +53,43 @@ def _blosc(raw: Raw) -> int:
 
 
 def _zstd(raw: Raw) -> int:
-    """The frame's content size (RFC 8878, 3.1.1.1), or what its blocks can hold at most if it does not say."""
-    if raw[:4] != _ZSTD or len(raw) < 6:
+    """The sum over all frames, as numcodecs unpacks them all.
+
+    If every frame has a content size, numcodecs allocates their sum. Otherwise it runs through the blocks, so a
+    content size that is smaller than what the blocks can hold is not trusted.
+    """
+    declared, most, complete, at = 0, 0, True, 0
+    while at < len(raw) or not at:  # An empty chunk is not zstd's either.
+        if raw[at + 1 : at + 4] == _ZSTD_SKIPPABLE and raw[at] >> 4 == 5:
+            at += 8 + int.from_bytes(raw[at + 4 : at + 8], "little")
+            continue
+        content, blocks, at = _zstd_frame(raw, at)
+        complete = complete and content is not None
+        declared += content or 0
+        most += max(content or 0, blocks)
+    return declared if complete else most
+
+
+def _zstd_frame(raw: Raw, at: int) -> tuple[int | None, int, int]:
+    """The content size of a frame if it has one, what its blocks can hold at most, and where the next frame begins.
+
+    RFC 8878, 3.1.1: a header, blocks of which one is marked as the last, and an optional checksum.
+    """
+    if raw[at : at + 4] != _ZSTD or len(raw) < at + 6:
         raise ValueError("a chunk that is not zstd's")
-    descriptor = raw[4]
+    descriptor = raw[at + 4]
     single = descriptor >> 5 & 1
-    at = 6 - single + (0, 1, 2, 4)[descriptor & 3]
+    at += 6 - single + (0, 1, 2, 4)[descriptor & 3]
     width = (single, 2, 4, 8)[descriptor >> 6]
-    if width:
-        return int.from_bytes(raw[at : at + width], "little") + (256 if width == 2 else 0)
+    content = int.from_bytes(raw[at : at + width], "little") + (256 if width == 2 else 0) if width else None
+    at += width
     size, last = 0, False
     while not last and at + 3 <= len(raw):
         header = int.from_bytes(raw[at : at + 3], "little")
         last, kind, length = bool(header & 1), header >> 1 & 3, header >> 3
         size += _ZSTD_BLOCK if kind == 2 else length
         at += 3 + (1 if kind == 1 else length)
-    return size
+    return content, size, at + 4 * (descriptor >> 2 & 1) if last else len(raw)
 
 
 def _decompressor(codec: Mapping[str, Any]) -> Any:
