@@ -98,6 +98,10 @@ def _stores(folder):
             X = h5py.h5d.create(file.id, b"X", h5py.h5t.IEEE_F64LE, space, about)
             X.write_direct_chunk((0, 0), chunk)
         yield name
+    with h5py.File(folder / "deflate.h5", "w") as file:  # As many bytes are stored as a chunk may have.
+        X = file.create_dataset("X", (512, 256), "f8", chunks=(512, 256), compression="gzip")
+        X.id.write_direct_chunk((0, 0), _many(zlib.compressobj(9), bytes(2**20), 600))
+    yield "deflate.h5"
     for name, change in (("fifo.zarr", os.mkfifo), ("zero.zarr", lambda chunk: chunk.symlink_to("/dev/zero"))):
         chunk = _store(folder / name)
         chunk.unlink()

@@ -21,7 +21,7 @@ from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 
 import relunmd
 from relunmd.errors import FileError
-from relunmd.readers import bounds, chunk_sizes, guarded_store, open_matrix, parquet, text
+from relunmd.readers import bounds, chunk_sizes, guarded_store, hdf5, open_matrix, parquet, text
 from relunmd.readers.collected import Collected
 from relunmd.survey import survey
 from tests.readers.hostile import frame
@@ -51,6 +51,7 @@ REFUSALS = {
     "tiny.h5": "has 900000000 chunks",
     "twice.h5": "must be packed once",
     "chunk.h5": "bytes are stored for a chunk of 512",
+    "deflate.h5": "unpacks to 2162689 bytes or more, and a chunk has 1048576",
     "fifo.zarr": "must be a regular file",
     "zero.zarr": "must be a regular file",
     "inner.zarr": "must be a regular file",
@@ -372,23 +373,85 @@ class TestNamesOfFiles:
         assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"compression": "gzip"},
-        {"compression": "lzf", "shuffle": True},
-        {"compression": "gzip", "shuffle": True, "fletcher32": True},
-        {"compression": "gzip", "scaleoffset": 4},
-        {"fletcher32": True},
-        {},
-    ],
-)
-def test_filters_of_hdf5(tmp_path, options):
+class TestHDF5:
     X = np.random.default_rng(0).integers(0, 5, (60, 40))
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_dataset("X", data=X, chunks=(7, 40), **options)
-    with open_matrix(tmp_path / "a.h5") as opened:
-        np.testing.assert_array_equal(opened.X[:], X)
+
+    def write(self, place, **options):
+        with h5py.File(place, "w") as file:
+            file.create_dataset("X", data=self.X, chunks=(7, 40), **options)
+
+    @pytest.mark.parametrize("unpacked", [False, True])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"compression": "gzip"},
+            {"compression": "lzf", "shuffle": True},
+            {"compression": "gzip", "shuffle": True, "fletcher32": True},
+            {"compression": "gzip", "scaleoffset": 4},
+            {"fletcher32": True},
+            {},
+        ],
+    )
+    def test_filters(self, tmp_path, monkeypatch, options, unpacked):
+        if unpacked:
+            monkeypatch.setattr(bounds.Bounds, "most_memory", 0)
+        self.write(tmp_path / "a.h5", **options)
+        with open_matrix(tmp_path / "a.h5") as opened:
+            np.testing.assert_array_equal(opened.X[:], self.X)
+
+    @pytest.mark.parametrize("skipped", [0b010, 0b110, 0b111])
+    def test_a_chunk_that_is_not_deflated(self, tmp_path, monkeypatch, skipped):
+        monkeypatch.setattr(bounds.Bounds, "most_memory", 0)
+        self.write(tmp_path / "a.h5", compression="gzip", shuffle=True, fletcher32=True)
+        with h5py.File(tmp_path / "a.h5", "a") as file:
+            file["X"].id.write_direct_chunk((0, 0), np.zeros((7, 40), int).tobytes() + bytes(4), skipped)
+        with open_matrix(tmp_path / "a.h5") as opened:
+            assert opened.X.shape == (60, 40)
+
+    @pytest.mark.parametrize("skipped", [0, 0b001, 0b100])
+    def test_a_chunk_that_unpacks_to_more(self, tmp_path, monkeypatch, skipped):
+        monkeypatch.setattr(bounds.Bounds, "most_memory", 0)
+        self.write(tmp_path / "a.h5", compression="gzip", shuffle=True, fletcher32=True)
+        checksum = b"" if skipped == 0b100 else b"sums"
+        with h5py.File(tmp_path / "a.h5", "a") as file:
+            file["X"].id.write_direct_chunk((7, 0), zlib.compress(bytes(2**20)) + checksum, skipped)
+        with pytest.raises(FileError, match=r"the chunk at \(7, 0\) unpacks to 70017 bytes or more"):
+            open_matrix(tmp_path / "a.h5").__enter__()
+
+    def test_the_order_of_filters(self, tmp_path, monkeypatch):
+        about = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        about.set_chunk((8, 8))
+        about.set_deflate(9)
+        about.set_shuffle()
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            space = h5py.h5s.create_simple((8, 8))
+            h5py.Dataset(h5py.h5d.create(file.id, b"X", h5py.h5t.IEEE_F64LE, space, about))[:] = np.eye(8)
+        with open_matrix(tmp_path / "a.h5") as opened:
+            np.testing.assert_array_equal(opened.X[:], np.eye(8))
+        monkeypatch.setattr(bounds.Bounds, "most_memory", 0)
+        with pytest.raises(FileError, match="must be shuffled before it is deflated"):
+            open_matrix(tmp_path / "a.h5").__enter__()
+        about.set_scaleoffset(h5py.h5z.SO_FLOAT_DSCALE, 2)
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            h5py.h5d.create(file.id, b"X", h5py.h5t.IEEE_F64LE, space, about)
+        with pytest.raises(FileError, match="must be compressed after its other filters"):
+            open_matrix(tmp_path / "a.h5").__enter__()
+
+    def test_only_chunks_that_may_take_too_much_are_unpacked(self, tmp_path, monkeypatch):
+        seen = []
+        monkeypatch.setattr(hdf5, "unpacked_size", lambda *given: seen.append(given) or 0)
+        self.write(tmp_path / "a.h5", compression="gzip")
+        with open_matrix(tmp_path / "a.h5"):
+            assert not seen
+        monkeypatch.setattr(bounds.Bounds, "most_memory", 0)
+        with open_matrix(tmp_path / "a.h5"):
+            assert len(seen) == 9
+
+    def test_the_most_memory(self, monkeypatch):
+        stored = 2**30
+        for available, expected in ((None, 100 * stored), (2**60, 100 * stored), (2**33, 2**33), (0, 2**28)):
+            monkeypatch.setattr(bounds.memory, "available_bytes", lambda available=available: available)
+            assert bounds.Bounds(Path("a.h5"), stored).most_memory == expected
 
 
 def test_a_link_in_a_group_that_is_handed_over(tmp_path):

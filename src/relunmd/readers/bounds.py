@@ -38,9 +38,19 @@ class Bounds:
         self.place = place
         self.stored = stored
 
+    @property
+    def most_memory(self) -> int:
+        """The most bytes that `memory` lets the file take at once."""
+        available = memory.available_bytes()
+        return self._most if available is None else max(_FREE, min(self._most, available))
+
+    @property
+    def _most(self) -> int:
+        return max(_FREE, _TIMES * self.stored)
+
     def memory(self, needed: int, what: str) -> None:
         """Refuse to take so many bytes at once if the file is too small for that, or the memory."""
-        if needed > max(_FREE, _TIMES * self.stored):
+        if needed > self._most:
             raise self._absurd(needed, what)
         if needed > _FREE:
             memory.require(needed, f"{what[0].upper()}{what[1:]} in {self.place}", _REMEDY)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from relunmd.errors import FileError
 from relunmd.optional import need
 from relunmd.readers.bounds import Bounds
+from relunmd.readers.chunk_sizes import unpacked_size
 from relunmd.readers.contents import Entry
 from relunmd.readers.stored import CSR, check_sizes, is_group, stored_entry
 
@@ -27,8 +28,14 @@ _LARGEST_USER_BLOCK = 2**30
 _SLACK = 2**16
 """Packed bytes may be more than the numbers they unpack to, by no more than this and as much again."""
 _MOST_MEMBERS, _DEEPEST = 10_000, 16
-_HARMLESS_FILTERS = {2, 3, 5, 6}
+_DEFLATE, _SHUFFLE, _FLETCHER32 = 1, 2, 3
+_HARMLESS_FILTERS = {_SHUFFLE, _FLETCHER32, 5, 6}
 """HDF5's numbers of filters that are no compressors: shuffle, Fletcher32, N-bit, scale-offset."""
+_OUTER_FILTERS = {_SHUFFLE, _FLETCHER32}
+"""Those that keep the size of a chunk, but for a checksum, so that its stored size bounds what it unpacks to."""
+_CHECKSUM_BYTES = 4
+_DEFLATE_RATIO = 1032
+"""Bytes that a byte of deflate unpacks to at most."""
 
 
 @contextmanager
@@ -97,10 +104,10 @@ def check_dataset(dataset: Any, place: Path, bounds: Bounds) -> None:
         raise FileError(
             f"{dataset.name!r} in {place} is damaged: {packed} bytes are stored for {size} bytes of numbers."
         )
-    _check_filters(dataset, place)
+    _check_filters(dataset, place, bounds)
 
 
-def _check_filters(dataset: Any, place: Path) -> None:
+def _check_filters(dataset: Any, place: Path, bounds: Bounds) -> None:
     """Refuse chunks that may unpack to much more than a chunk, as HDF5 has no limit: packed twice, or too large."""
     about = dataset.id.get_create_plist()
     filters = [about.get_filter(number)[0] for number in range(about.get_nfilters())]
@@ -109,19 +116,45 @@ def _check_filters(dataset: Any, place: Path) -> None:
         return
     if len(compressors) > 1 or len(set(filters)) < len(filters):
         raise FileError(f"{dataset.name!r} in {place} must be packed once, by one compressor. Got filters {filters}.")
+    if not set(filters[filters.index(compressors[0]) + 1 :]) <= _OUTER_FILTERS:
+        raise FileError(f"{dataset.name!r} in {place} must be compressed after its other filters. Got {filters}.")
     if not hasattr(dataset.id, "chunk_iter"):  # It came with HDF5 1.12.3.
         log.info("The chunks of %r are not checked: h5py is built with HDF5 %s", dataset.name, _library_version())
         return
     size = prod(dataset.chunks) * dataset.dtype.itemsize
-    largest = 0
+    ratio = _DEFLATE_RATIO if compressors == [_DEFLATE] else 0
+    largest, most_memory, doubtful = 0, bounds.most_memory, []
 
     def look(chunk: Any) -> None:
         nonlocal largest
         largest = max(largest, chunk.size)
+        if ratio * chunk.size > most_memory:
+            doubtful.append(chunk.chunk_offset)
 
     dataset.id.chunk_iter(look)  # Through the index alone.
     if largest > 2 * size + _SLACK:
         raise FileError(f"{dataset.name!r} in {place} is damaged: {largest} bytes are stored for a chunk of {size}.")
+    for offset in doubtful:
+        _check_deflated(dataset, place, filters, offset)
+
+
+def _check_deflated(dataset: Any, place: Path, filters: list[int], offset: tuple[int, ...]) -> None:
+    """Refuse a chunk that unpacks to much more than a chunk; it is unpacked up to that size."""
+    mask, raw = dataset.id.read_direct_chunk(offset)
+    applied = [number for at, number in enumerate(filters) if not mask >> at & 1]
+    if _DEFLATE not in applied:
+        return
+    outer = applied[applied.index(_DEFLATE) + 1 :]
+    if _SHUFFLE in outer:
+        raise FileError(f"{dataset.name!r} in {place} must be shuffled before it is deflated. Got filters {filters}.")
+    size = prod(dataset.chunks) * dataset.dtype.itemsize
+    most = 2 * size + _SLACK
+    found = unpacked_size({"id": "zlib"}, raw[: len(raw) - _CHECKSUM_BYTES * (_FLETCHER32 in outer)], most)
+    if found > most:
+        raise FileError(
+            f"{dataset.name!r} in {place} is damaged: the chunk at {offset} unpacks to {found} bytes or more, and a "
+            f"chunk has {size}."
+        )
 
 
 def _library_version() -> str:
