@@ -21,7 +21,7 @@ from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 
 import relunmd
 from relunmd.errors import FileError
-from relunmd.readers import bounds, chunk_sizes, guarded_store, hdf5, open_matrix, parquet, text
+from relunmd.readers import bounds, chunk_sizes, guarded_store, hdf5, open_matrix, parquet, text, zarr_stores
 from relunmd.readers.collected import Collected
 from relunmd.survey import survey
 from tests.readers.hostile import frame
@@ -282,6 +282,24 @@ class TestZarr:
         (place / "c" / "0" / "0").rename(tmp_path / "elsewhere")
         (place / "c" / "0" / "0").symlink_to(tmp_path / "elsewhere")
         np.testing.assert_array_equal(self.read(place), self.X)
+
+    def test_links_between_groups(self, tmp_path, monkeypatch):
+        """Each group is visited once, though links lead from every group to all of them."""
+        place = tmp_path / "a.zarr"
+        root = zarr.open_group(str(place), mode="w")
+        for folder in (root, root.create_group("inner")):
+            folder.create_array("X", data=self.X)
+            for number in range(2):
+                (place / folder.path / f"a link to root {number}").symlink_to(place)
+                (place / folder.path / f"a link to inner {number}").symlink_to(place / "inner")
+        monkeypatch.setattr(zarr_stores, "_DEEPEST", 2)  # So that a failure ends soon.
+        visited = []
+        members = zarr.Group.members
+        monkeypatch.setattr(zarr.Group, "members", lambda group: visited.append(group.path) or members(group))
+        with open_matrix(place, array="X") as opened:
+            np.testing.assert_array_equal(opened.X[:], self.X)
+            assert [entry.name for entry in opened.entries] == ["X", "inner/X"]
+        assert visited == ["", "inner"]
 
     def test_a_chunk_is_unpacked_for_its_size_once(self, tmp_path, monkeypatch):
         place = tmp_path / "a.zarr"

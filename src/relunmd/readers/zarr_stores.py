@@ -48,16 +48,23 @@ def zarr_entries(place: Path, bounds: Bounds) -> list[Entry]:
     store: Any = zarr.open(store=GuardedStore(place), mode="r")
     if not is_group(store):
         return [stored_entry(place, "", store, bounds, _check)]
-    return [stored_entry(place, name, member, bounds, _check) for name, member in _members(store, "", 0)]
+    return [stored_entry(place, name, member, bounds, _check) for name, member in _members(store, "", 0, set())]
 
 
-def _members(group: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    for name, member in sorted(group.members()):
+def _members(group: Any, path: str, depth: int, seen: set[tuple[int, int]]) -> Iterator[tuple[str, Any]]:
+    """Arrays and groups that hold a sparse matrix, by their names in the store; each folder is visited once."""
+    folder = group.store.root / group.path
+    about = folder.stat()
+    if (about.st_dev, about.st_ino) in seen:  # Links may lead to the folder that they are in.
+        return
+    seen.add((about.st_dev, about.st_ino))
+    # Links come last: a folder keeps its own name.
+    for name, member in sorted(group.members(), key=lambda found: ((folder / found[0]).is_symlink(), found[0])):
         place = f"{path}{name}"
         if not is_group(member) or all(part in member for part in CSR):
             yield place, member
         elif depth < _DEEPEST:
-            yield from _members(member, f"{place}/", depth + 1)
+            yield from _members(member, f"{place}/", depth + 1, seen)
 
 
 def _check(array: Any, place: Path, bounds: Bounds) -> None:
