@@ -18,6 +18,7 @@ import zarr
 from PIL import Image
 from scipy import sparse
 from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
+from zarr.core.buffer import default_buffer_prototype
 
 import relunmd
 from relunmd.errors import FileError
@@ -310,6 +311,30 @@ class TestZarr:
             for _ in range(3):
                 opened.X[:]
         assert len(seen) == 2
+
+    @pytest.mark.parametrize("codec", ["none", "gzip"])
+    def test_a_chunk_that_is_replaced(self, tmp_path, codec):
+        """Its kind and size are checked each time; a pipe would never end."""
+        place = tmp_path / "a.zarr"
+        zarr.create_array(place, data=self.X, chunks=(60, 40), compressors=_NEW[codec])
+        chunk = place / "c" / "0" / "0"
+        with open_matrix(place) as opened:
+            np.testing.assert_array_equal(opened.X[:], self.X)
+            chunk.write_bytes(bytes(10**6))
+            with pytest.raises(FileError, match="has 1000000 bytes for a chunk of 19200"):
+                opened.X[:]
+            chunk.unlink()
+            os.mkfifo(chunk)
+            with pytest.raises(FileError, match="must be a regular file"):
+                opened.X[:]
+
+    def test_metadata_that_is_read_again_counts_once(self, tmp_path):
+        zarr.create_array(tmp_path / "a.zarr", data=self.X, chunks=(60, 40))
+        store = guarded_store.GuardedStore(tmp_path / "a.zarr")
+        for _ in range(3):
+            zarr.open(store=store, mode="r")
+            store.get_sync("zarr.json", prototype=default_buffer_prototype())
+        assert store._metadata_bytes == (tmp_path / "a.zarr" / "zarr.json").stat().st_size
 
     def test_no_file_is_looked_at_before_it_is_read(self, tmp_path, monkeypatch):
         place = tmp_path / "a.zarr"

@@ -93,29 +93,29 @@ class ChunkPlan:
 
 
 class GuardedStore(LocalStore):
-    """A read-only store on the local file system, whose files are checked when they are first read.
+    """A read-only store on the local file system, whose files are checked when they are read.
 
+    Their kind and size are checked each time, as a file may be replaced; what they unpack to is checked once.
     Metadata may have 16 MB a file and 64 MB in all. Chunks are read once their array has a plan, by the array's path.
     """
 
     def __init__(self, root: Path | str, *, read_only: bool = True) -> None:
         super().__init__(root, read_only=read_only)
         self.plans: dict[str, ChunkPlan] = {}
+        self._metadata: dict[str, int] = {}
         self._metadata_bytes = 0
         self._checked: set[int] = set()
 
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        asked = hash((key, byte_range))
-        if asked in self._checked:
-            return await super().get(key, prototype, byte_range)
         if not self._check_file(key):
             return None
         found = await super().get(key, prototype, byte_range)
+        asked = hash((key, byte_range))
+        if found is None or asked in self._checked:
+            return found
         plan = self._plan(key)
-        if found is None:
-            return None
         if plan is not None and plan.compressor is not None:
             if plan.compressor["id"] in HEADERS and not (plan.shard_chunks and byte_range is None):
                 self._check(plan, key, found, byte_range)
@@ -167,7 +167,8 @@ class GuardedStore(LocalStore):
         if plan is not None and about.st_size > plan.most_stored:
             raise FileError(f"{printable(place)} is damaged: it has {about.st_size} bytes for a chunk of {plan.size}.")
         if plan is None:
-            self._metadata_bytes += about.st_size
+            self._metadata_bytes += about.st_size - self._metadata.get(key, 0)
+            self._metadata[key] = about.st_size
             if about.st_size > _MOST_METADATA or self._metadata_bytes > _MOST_METADATA_IN_ALL:
                 raise FileError(
                     f"{printable(place)} must describe a Zarr array or group in few bytes. It has {about.st_size}."
