@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 
 import relunmd
 from relunmd import datasets
+from relunmd.errors import FileError
 from tests.experiments.conftest import silent
 
 COMPARE = "compare X.npy --ranks 2,4 --algorithms qn,3b --max-iter 6 -o out"
@@ -127,6 +131,30 @@ class TestCompare:
         done = run(words, code=2)
         assert said in done.stderr
         assert not Path("out").exists()
+
+    @pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+    def test_column_names_must_be_in_a_regular_file(self, folder, kind):
+        """In a process of its own: a pipe blocks, and a device fills the memory."""
+        make = {"pipe": os.mkfifo, "device": lambda name: Path(name).symlink_to("/dev/zero"), "folder": os.mkdir}
+        make[kind]("names")
+        program = (
+            "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32)); "
+            "from relunmd.cli import main; main('compare X.npy -r 3 --column-names names -o out'.split())"
+        )
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20)
+        assert done.returncode == 2
+        assert "names must be a regular file. It is missing, a folder, a device, a pipe or a socket." in done.stderr
+        assert not Path("out").exists()
+
+    def test_column_names_must_not_be_too_large(self, run, folder, monkeypatch):
+        from relunmd.cli import comparing
+
+        Path("names").write_text("a" * 2000)
+        monkeypatch.setattr(comparing, "_MOST_NAMES", 1000)
+        done = run("compare X.npy -r 3 --column-names names -o out", code=2)
+        assert "names must be a list of names of at most 1 kB. It has more." in done.stderr
+        with pytest.raises(FileError, match="at most 1 kB"):
+            comparing._lines("/proc/self/smaps")  # Its size is said to be 0.
 
     @pytest.mark.parametrize("name", ["e\x1b[31mred\x1b[2J.npy", "a\udcff.npy", "new\nline.npy"])
     def test_odd_names_of_files(self, run, folder, name):

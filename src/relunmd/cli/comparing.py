@@ -11,6 +11,7 @@ from click.shell_completion import CompletionItem
 
 from relunmd.cli import running
 from relunmd.errors import FileError, InputError
+from relunmd.memory import human_bytes
 
 if TYPE_CHECKING:
     from relunmd.experiments.display import Display
@@ -230,12 +231,20 @@ def _image_shape(given: str) -> Any:
 
 
 def _lines(path: str) -> list[str]:
-    place = Path(path)
+    """The lines of a text file of limited size."""
+    from relunmd.readers.bounds import check_regular
+
     try:
-        if place.stat().st_size > _MOST_NAMES:
-            raise FileError(f"{path} must be a list of names. It has {place.stat().st_size} bytes.")
-        text = place.read_text(encoding="utf-8-sig", errors="replace")
-    except OSError as reason:
-        raise FileError(f"{path} cannot be read: {reason.strerror}.") from reason
+        place = Path(path)
+        too_large = place.stat().st_size > _MOST_NAMES
+        check_regular(place)
+        with place.open(encoding="utf-8-sig", errors="replace") as stream:
+            text = "" if too_large else stream.read(_MOST_NAMES + 1)
+    except FileError:
+        raise
+    except (OSError, ValueError) as reason:  # ValueError for a null byte in the path.
+        raise FileError(f"{path} cannot be read: {getattr(reason, 'strerror', None) or reason}.") from reason
+    if too_large or len(text) > _MOST_NAMES:  # Some files of the system have more to read than their size says.
+        raise FileError(f"{path} must be a list of names of at most {human_bytes(_MOST_NAMES)}. It has more.")
     lines = text.split("\n")
     return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]

@@ -14,9 +14,10 @@ from typing import IO, Any
 
 from relunmd import memory
 from relunmd.errors import FileError
+from relunmd.files import printable
 from relunmd.memory import human_bytes
 
-__all__ = ["Bounds", "is_packed", "text_length", "unpacked"]
+__all__ = ["Bounds", "check_regular", "is_packed", "text_length", "unpacked"]
 
 _GZIP = b"\x1f\x8b"
 _FREE, _TIMES = 2**28, 100
@@ -105,6 +106,14 @@ class _Unpacking(io.RawIOBase):
             )
         buffer[: len(part)] = part
         return len(part)
+
+
+def check_regular(place: Path) -> None:
+    """Raise FileError if there is no regular file: opening a pipe may block, and reading a device may never end."""
+    if not place.is_file():
+        raise FileError(
+            f"{printable(place)} must be a regular file. It is missing, a folder, a device, a pipe or a socket."
+        )
 
 
 def is_packed(place: Path) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from relunmd.errors import FileError, RelunmdError
 from relunmd.optional import need
-from relunmd.readers.bounds import Bounds
+from relunmd.readers.bounds import Bounds, check_regular
 from relunmd.readers.contents import Entry
 
 __all__ = ["image_entries", "image_files"]
@@ -66,8 +66,7 @@ def _pixels(file: Path, bounds: Bounds, kept: int = 0) -> Array:
     What decoding it takes besides the `kept` bytes of others is checked before it is decoded.
     """
     Image = need("PIL.Image", f"{file} is an image; it needs", "images")
-    if not file.is_file():
-        raise FileError(f"{file} must be a regular file. It is missing, a folder, a device, a pipe or a socket.")
+    check_regular(file)
     try:
         with Image.open(file, formats=_FORMATS) as image:
             if image.width * image.height > _MOST_PIXELS:
