@@ -328,6 +328,21 @@ class TestZarr:
             with pytest.raises(FileError, match="must be a regular file"):
                 opened.X[:]
 
+    @pytest.mark.parametrize("content", [b"not zstd", frame([1000])], ids=["store", "Zarr"])
+    def test_nothing_is_printed_at_exit_after_a_damaged_chunk(self, tmp_path, content):
+        """Neither if the check of the store raises nor if Zarr does; other chunks are being read then."""
+        zarr.create_array(tmp_path / "a.zarr", data=np.ones((400, 400)), chunks=(20, 20))
+        (tmp_path / "a.zarr" / "c" / "0" / "0").write_bytes(content)
+        program = (
+            "import sys; from relunmd.readers import open_matrix\n"
+            "with open_matrix('a.zarr') as opened:\n"
+            "    try: opened.X[:]\n"
+            "    except Exception: sys.exit(3)"
+        )
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (3, "")
+
     def test_metadata_that_is_read_again_counts_once(self, tmp_path):
         zarr.create_array(tmp_path / "a.zarr", data=self.X, chunks=(60, 40))
         store = guarded_store.GuardedStore(tmp_path / "a.zarr")

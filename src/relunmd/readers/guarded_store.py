@@ -1,14 +1,17 @@
 """A folder as a Zarr store in which every file is checked when it is read: its kind, its size, what it unpacks to."""
 
 import asyncio
+import atexit
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from zarr.abc.store import ByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.core import sync
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
@@ -24,6 +27,8 @@ _SLACK = 2**16
 _INDEX_ENTRY = 16
 _MISSING = 2**64 - 1
 _MOST_REMEMBERED = 100_000
+_LONGEST_EXIT = 5
+"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -180,3 +185,23 @@ class GuardedStore(LocalStore):
             plan.check(found.as_numpy_array().view(np.uint8).data, byte_range)
         except Exception as reason:  # A damaged chunk makes the decompressors raise all sorts of things.
             raise FileError(f"{printable(self.root / key)} is damaged: {reason}.") from reason
+
+
+@atexit.register
+def _cancel_reads() -> None:
+    """Cancel at exit what is left of a read that failed.
+
+    Zarr does not wait for the other chunks of such a read, and stops its event loop at exit; asyncio then prints a
+    message for each of them. Functions run in the reverse order of their registration, so this one runs before Zarr's.
+    """
+    loop = sync.loop[0]
+    if loop is not None and loop.is_running():
+        with suppress(TimeoutError):
+            asyncio.run_coroutine_threadsafe(_cancel_tasks(), loop).result(_LONGEST_EXIT)
+
+
+async def _cancel_tasks() -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
