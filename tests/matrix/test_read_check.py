@@ -52,6 +52,31 @@ def test_sums_of_sparse_rows_do_not_depend_on_where_they_are_cut(seed, density):
         np.testing.assert_array_equal(np.flatnonzero(row_sums(moved) != whole), [row])
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.float16, np.float32, np.float64, np.longdouble])
+@pytest.mark.parametrize("width", [24, 29])
+def test_exchanged_entries_are_seen(dtype, width):
+    A = (np.random.default_rng(0).random((50, width)) < 0.3).astype(dtype)
+    A[:, 3], A[:, 11] = 0, 1
+    before = row_sums(A)
+    for B in (A[:, ::-1], np.roll(A, 8, axis=1)):
+        # Of zeros and ones in float64 there are 2048 sums: a row may have the same one.
+        assert (row_sums(B) != before).sum() >= (B != A).any(axis=1).sum() - 1
+    B = A.copy()
+    B[:, [3, 11]] = A[:, [11, 3]]
+    assert (row_sums(B) != before).all()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64, np.longdouble])
+def test_exchanged_entries_of_sparse_rows_are_seen(dtype):
+    values, columns = np.array([0, 1, 2, 4, 0, 1, 2, 4], dtype), np.array([0, 2, 4, 2060, 0, 2, 4, 2060])
+    A = sparse.csr_array((values, columns, [0, 4, 8]), shape=(2, 3000))
+    for i in range(4, 8):
+        for k in range(4, i):
+            B = A.copy()
+            B.data[[i, k]] = B.data[[k, i]]
+            np.testing.assert_array_equal(row_sums(B) != row_sums(A), [False, True])
+
+
 def test_rows_may_be_cut_elsewhere_when_they_are_read_again():
     check = ReadCheck(len(X))
     check.verify(slice(0, 300), X[:300])

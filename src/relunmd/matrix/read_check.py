@@ -5,6 +5,7 @@ without a check the result would be wrong without notice.
 """
 
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 class ReadCheck:
     """Remembers a sum of the bits of each row, 8 bytes a row, and compares it when the row is read again.
 
-    The sums take about 1/20 of the time of reading uncompressed rows from memory-cached files.
+    For rows of float64 the sums take half the time of reading them from an uncompressed HDF5 file in the page cache,
+    and 1/20 of an iteration at rank 20.
     """
 
     def __init__(self, n_rows: int) -> None:
@@ -43,21 +45,52 @@ class ReadCheck:
 
 
 def row_sums(part: Any) -> Array:
-    """The sum modulo 2⁶⁴ of the bits of each row, of an array or a csr_array."""
+    """A sum modulo 2⁶⁴ of the bits of each row, of an array or a csr_array: each word times an odd weight of its place.
+
+    A change of one word always changes the sum. The exchange of words j and k of an array does so unless they differ by
+    a multiple of 2⁶³ / gcd(j - k, 2⁶³), as 0.0 and 1.0 in columns 2048 apart, or 0.0 and 2.0 in columns 2 apart.
+    Of zeros and ones in float64 there are 2048 sums, so a single row may be missed, some 1 in 200 to 1 in 2000; where
+    columns are reordered many rows change.
+    """
     if isinstance(part, np.ndarray):
-        return _words(part)
-    words = _words(part.data[:, None]) + part.indices.astype(np.uint64) * _ODD
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(words, dtype=np.uint64)])
+        return _weighted(part)
+    words = _weighted(part.data[:, None]) if part.dtype.itemsize > 8 else _bits(part.data)
+    words ^= words >> np.uint64(32)  # Small integers stored as floats differ in the upper half alone.
+    words += _ODD  # So that the place of a zero counts.
+    words *= _weights(part.shape[1])[part.indices]
+    sums = np.zeros(len(words) + 1, np.uint64)
+    np.cumsum(words, out=sums[1:])
     return np.asarray(sums[part.indptr[1:]] - sums[part.indptr[:-1]])
 
 
-def _words(A: Array) -> Array:
-    """For each row of A the sum of its bytes, taken in the largest words that fit."""
-    A = np.ascontiguousarray(A)
-    if A.size == 0:
-        return np.zeros(len(A), np.uint64)
-    width = next(size for size in (8, 4, 2, 1) if A.shape[1] * A.itemsize % size == 0)
-    return np.asarray(A.view(f"u{width}").sum(axis=1, dtype=np.uint64))
+def _bits(values: Array) -> Array:
+    """The bits of numbers of up to 8 bytes, each in a word of its own."""
+    return np.ascontiguousarray(values).view(f"u{values.itemsize}").astype(np.uint64)
+
+
+def _weighted(A: Array) -> Array:
+    """For each row of A the sum of its words of 8 bytes times their weights; zeros follow the last bytes.
+
+    einsum took 1.4 ms for 31 MB of float64 in 784 columns, matmul 2.5, products in a buffer of some rows 3.8.
+    """
+    raw = np.ascontiguousarray(A).view(np.uint8)
+    n_words, n_left = divmod(raw.shape[1], 8)
+    weights = _weights(n_words + 1)
+    sums = np.einsum("ij,j->i", raw[:, : 8 * n_words].view(np.uint64), weights[:n_words])
+    if n_left:
+        last = np.zeros((len(raw), 8), np.uint8)
+        last[:, :n_left] = raw[:, 8 * n_words :]
+        sums += last.view(np.uint64)[:, 0] * weights[n_words]
+    return np.asarray(sums)
+
+
+@lru_cache(maxsize=4)
+def _weights(count: int) -> Array:
+    """Odd numbers w: w[j] - w[k] has as many factors 2 as 2·(j - k), the fewest that are possible."""
+    w = np.arange(count, dtype=np.uint64)
+    for _ in range(2):  # One-to-one modulo each power of two; once alone, the sum of a reversed row is often the same.
+        w = w * (2 * w + 1) ^ _ODD
+    return 2 * w + 1
 
 
 class FileStamp:
