@@ -481,6 +481,7 @@ def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: Executor,
     matrix = Matrix(X, dtype, power_of_two_scale(largest, raw.dtype) if largest > 0 else 1.0)
     checksum = f"{int(sums['checksum'][0]):016x}"
     _, sums = executor.run(matrix, _moments_block)
+    X.validated()
     facts = Facts(sums["total"], sums["squares"], int(sums["positives"]), checksum)
     return Problem(matrix, rank, facts, executor)
 

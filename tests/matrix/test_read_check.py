@@ -14,6 +14,7 @@ from scipy import sparse
 import relunmd
 from relunmd.errors import FileError
 from relunmd.matrix import Scratch, StoredArray, StoredCsr
+from relunmd.matrix import stored as stored_module
 from relunmd.matrix.dense import DenseSource
 from relunmd.matrix.read_check import ReadCheck, row_sums
 
@@ -183,3 +184,35 @@ def test_a_store_that_lacks_chunks_is_reported(tmp_path, caplog):
     with caplog.at_level("WARNING", "relunmd"):
         StoredArray(memory)
     assert caplog.messages[-1].startswith("5 of 6 chunks")
+
+
+class Vanishing(zarr.storage.LocalStore):
+    """A store whose last chunks are removed when the first one has been read."""
+
+    async def get(self, key, *args, **options):
+        found = await super().get(key, *args, **options)
+        if key == "c/0/0":
+            for index in range(2, 6):
+                shutil.rmtree(self.root / "c" / str(index), ignore_errors=True)
+        return found
+
+
+def test_chunks_that_vanish_during_the_first_pass_are_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_module, "_SLAB_BYTES", 100 * 40 * 8)
+    as_zarr(tmp_path)
+    vanishing = zarr.open_array(Vanishing(tmp_path / "X.zarr", read_only=True), mode="r")
+    with pytest.raises(FileError, match=r"the Zarr array '/' had 6 of 6 chunks in its store and now has 2"):
+        relunmd.decompose(vanishing, 2, max_iter=1, n_jobs=1)
+
+
+def test_chunks_of_a_sparse_matrix_that_vanish_are_noticed(tmp_path):
+    A = sparse.csr_array(X)
+    group = zarr.create_group(str(tmp_path / "X.zarr"), attributes={"shape": list(A.shape)})
+    for name in ("data", "indices", "indptr"):
+        member = getattr(A, name)
+        group.create_array(name, shape=member.shape, chunks=(1000,), dtype=member.dtype)[:] = member
+    source = StoredCsr(group)
+    source.validated()
+    (tmp_path / "X.zarr" / "data" / "c" / "1").unlink()
+    with pytest.raises(FileError, match="the Zarr array '/data' had"):
+        source.validated()

@@ -65,6 +65,9 @@ class Source(ABC):
     def read(self, rows: slice) -> Any:
         """Rows as the user has them: an array, or a csr_array if it is sparse."""
 
+    def validated(self) -> None:  # noqa: B027
+        """Called after every entry was validated: raise FileError if what was read may not be what is stored."""
+
     def close(self) -> None:  # noqa: B027
         """Let go of what was taken elsewhere to look at it."""
 

@@ -89,6 +89,11 @@ class _Stored(Source):
 
     in_memory = False
     _check: ReadCheck
+    _chunks: tuple["_Chunks", ...] = ()
+
+    def validated(self) -> None:
+        for chunks in self._chunks:
+            chunks.verify()
 
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
         slab = scratch.kept
@@ -124,7 +129,7 @@ class StoredArray(_Stored):
         self.shape = int(X.shape[0]), int(X.shape[1])
         self.dtype = np.dtype(X.dtype)
         self._check = ReadCheck(self.shape[0])
-        _warn_of_missing_chunks(X)
+        self._chunks = (_Chunks(X),)
         chunks = getattr(X, "chunks", None)
         chunk_rows = int(chunks[0]) if chunks else 1
         if chunk_rows * self.shape[1] * self.dtype.itemsize <= _MOST_SLAB_BYTES and 8 * chunk_rows <= self.shape[0]:
@@ -142,22 +147,39 @@ class StoredArray(_Stored):
         return np.asarray(self._X[rows])
 
 
-def _warn_of_missing_chunks(X: Any) -> None:
-    """Log how many chunks of a Zarr array are not stored: they read as the fill value, wanted or not."""
-    if library_of(X) != "zarr" or not is_stored_array(X) or not X.shape:
-        return
-    pieces = getattr(X, "shards", None) or X.chunks
-    expected = prod(-(-side // piece) for side, piece in zip(X.shape, pieces, strict=True))
-    stored = _stored_chunks(X, expected)
-    if stored is not None and stored < expected:
-        log.warning(
-            "%d of %d chunks of the Zarr array %r are not stored and read as its fill value, %s. If X is complete, "
-            "they hold nothing else.",
-            expected - stored,
-            expected,
-            X.name or X.path or "/",
-            X.fill_value,
-        )
+class _Chunks:
+    """The chunks that a Zarr array has in its store; those that are missing read as the fill value, wanted or not."""
+
+    def __init__(self, X: Any) -> None:
+        self._X = X
+        self._expected = 0
+        if library_of(X) == "zarr" and is_stored_array(X) and X.shape:
+            pieces = getattr(X, "shards", None) or X.chunks
+            self._expected = prod(-(-side // piece) for side, piece in zip(X.shape, pieces, strict=True))
+        self._stored = self._count()
+        if self._stored is not None and self._stored < self._expected:
+            log.warning(
+                "%d of %d chunks of the Zarr array %r are not stored and read as its fill value, %s. If X is complete, "
+                "they hold nothing else.",
+                self._expected - self._stored,
+                self._expected,
+                X.name or X.path or "/",
+                X.fill_value,
+            )
+
+    def _count(self) -> int | None:
+        return _stored_chunks(self._X, self._expected) if self._expected else None
+
+    def verify(self) -> None:
+        """Raise FileError if chunks were removed or added since."""
+        name = self._X.name or self._X.path or "/"
+        with _reading(f"The Zarr array {name!r}"):
+            now = self._count()
+        if now != self._stored:
+            raise FileError(
+                f"X changed while it was validated: the Zarr array {name!r} had {self._stored} of {self._expected} "
+                f"chunks in its store and now has {now}. Were chunks removed or written?"
+            )
 
 
 def _stored_chunks(X: Any, expected: int) -> int | None:
@@ -194,8 +216,7 @@ class StoredCsr(_Stored):
             raise InputError(f"X must be stored by rows, as CSR. Got the group {group.name!r} stored as {form}.")
         self._check = ReadCheck(self.shape[0])
         self._data, self._indices = group["data"], group["indices"]
-        for member in (self._data, self._indices, group["indptr"]):
-            _warn_of_missing_chunks(member)
+        self._chunks = tuple(_Chunks(member) for member in (self._data, self._indices, group["indptr"]))
         for name, member in (("data", self._data), ("indices", self._indices)):
             if getattr(member, "ndim", 0) != 1:
                 raise InputError(
