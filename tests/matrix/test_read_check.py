@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import subprocess
+import sys
 
 import h5py
 import numpy as np
@@ -12,11 +14,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import relunmd
+from relunmd.algorithms import ALGORITHMS
 from relunmd.errors import FileError
 from relunmd.matrix import Scratch, StoredArray, StoredCsr
 from relunmd.matrix import stored as stored_module
 from relunmd.matrix.dense import DenseSource
-from relunmd.matrix.read_check import ReadCheck, row_sums
+from relunmd.matrix.read_check import FileStamp, ReadCheck, row_sums
+from relunmd.validation import check_matrix
 
 X = np.maximum(0, np.random.default_rng(0).standard_normal((600, 40)) - 0.5)
 ALL = slice(0, len(X))
@@ -151,6 +155,69 @@ def test_a_file_that_another_one_replaced_is_still_mapped(tmp_path):
     source.part(ALL, len(X), Scratch())
     (tmp_path / "X.npy").unlink()
     np.testing.assert_array_equal(source.part(ALL, len(X), Scratch())[0].read(ALL), X)
+
+
+def test_a_mapped_file_that_is_truncated_after_the_check_is_an_error(tmp_path, monkeypatch):
+    np.save(tmp_path / "X.npy", X)
+    source = DenseSource(np.load(tmp_path / "X.npy", mmap_mode="r")[100:])
+    monkeypatch.setattr(FileStamp, "verify", lambda stamp: None)  # As if the file were truncated right after it.
+    os.truncate(tmp_path / "X.npy", 128 + 120 * X[0].nbytes + 5)
+    np.testing.assert_array_equal(source.read(slice(0, 20)), X[100:120])
+    for attempt in (lambda: source.part(slice(10, 40), 500, Scratch()), lambda: source.read(slice(15, 40))):
+        with pytest.raises(FileError, match="The file of X ends before row 39"):
+            attempt()
+
+
+def test_a_run_on_a_mapped_file_that_is_truncated_is_not_killed(tmp_path):
+    A = np.maximum(0, np.random.default_rng(0).standard_normal((20_000, 100)))
+    np.save(tmp_path / "X.npy", A)
+    code = """
+import os, sys, relunmd, numpy as np
+from relunmd.matrix.read_check import FileStamp
+verify, calls = FileStamp.verify, iter(range(10**9))
+def truncating(stamp):
+    verify(stamp)
+    if next(calls) == 300:
+        os.truncate("X.npy", 4096)
+FileStamp.verify = truncating
+d = relunmd.decompose(np.load("X.npy", mmap_mode="r"), 3, random_state=0, init="random", max_iter=200, tol=0)
+print(d.status.name)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "READ_FAILED\n"), done.stderr
+
+
+@pytest.mark.parametrize("mode", ["r", "r+", "c"])
+def test_mapped_arrays_are_read_as_they_are_in_memory(tmp_path, mode):
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode=mode)
+    if mode != "r":
+        mapped[3] = 7
+    wanted = np.array(mapped)
+    for rows in (ALL, slice(20, 600)):
+        for A, B in ((mapped, wanted), (mapped[:, ::2], wanted[:, ::2]), (mapped.T, wanted.T)):
+            source = check_matrix(A[rows])
+            np.testing.assert_array_equal(source.read(slice(1, 4)), B[rows][1:4])
+            part, first = source.part(slice(1, 4), 40, Scratch())
+            np.testing.assert_array_equal(part.read(slice(1 - first, 4 - first)), B[rows][1:4])
+
+
+def test_a_file_that_was_replaced_before_is_not_read(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    np.save(tmp_path / "other.npy", X + 1)
+    (tmp_path / "other.npy").replace(tmp_path / "X.npy")
+    np.testing.assert_array_equal(DenseSource(mapped).read(ALL), X)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_gives_the_same_bits_for_a_map(tmp_path, algorithm):
+    np.save(tmp_path / "X.npy", X)
+    options = {"algorithm": algorithm, "random_state": 0, "max_iter": 3}
+    mapped = relunmd.decompose(np.load(tmp_path / "X.npy", mmap_mode="r"), 3, **options)
+    wanted = relunmd.decompose(X, 3, **options)
+    np.testing.assert_array_equal(mapped.W, wanted.W)
+    np.testing.assert_array_equal(mapped.H, wanted.H)
 
 
 def test_a_sparse_matrix_that_lacks_chunks_is_reported(tmp_path, caplog):

@@ -1,18 +1,19 @@
 """An array in memory or a memory map, of any real dtype and any order.
 
 It is never converted as a whole: a tile that is not yet in the computation's float type, or not
-C-ordered, is converted into scratch when it is looked at.
+C-ordered, is converted into scratch when it is looked at. Rows of a C-ordered memory map are read from its file.
 """
 
-import mmap
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from relunmd.errors import FileError
+from relunmd.matrix.mapped import MappedRows, is_mapped
 from relunmd.matrix.read_check import FileStamp
 from relunmd.matrix.scratch import Scratch
-from relunmd.matrix.source import InMemory, TileData, converted, read_only
+from relunmd.matrix.source import InMemory, Slab, TileData, converted, read_only
 
 __all__ = ["DenseSource"]
 
@@ -29,16 +30,41 @@ class DenseSource(InMemory):
         self.shape = X.shape[0], X.shape[1]
         self.dtype = X.dtype
         self._plain = X.flags.aligned and X.dtype.isnative
-        self.in_memory = not _is_memory_map(X)
+        self.in_memory = not is_mapped(X)
         self._stamp = None if self.in_memory else FileStamp.of(X)
+        self._rows = None if self.in_memory else MappedRows.of(X)
 
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
+        if self._rows is None:
+            self._verify()
+            return super().part(rows, stop, scratch)
+        slab = scratch.kept
+        if not (isinstance(slab, Slab) and slab.has(self, rows)):
+            scratch.kept = None
+            # Always the same memory: new pages would cost more than the reading.
+            out = scratch.take("rows of X", (rows.stop - rows.start, self.shape[1]), self.dtype)
+            self._fill(self._rows, rows, out)
+            slab = scratch.kept = Slab(self, rows.start, rows.stop, DenseSource(out))
+        return slab.part, slab.start
+
+    def _fill(self, mapped: MappedRows, rows: slice, out: NDArray[Any]) -> None:
+        whole = mapped.read(rows.start, out)
+        self._verify()
+        if not whole:
+            raise FileError(f"The file of X ends before row {rows.stop - 1}. Was it truncated while X was in use?")
+
+    def _verify(self) -> None:
         if self._stamp is not None:
             self._stamp.verify()
-        return super().part(rows, stop, scratch)
 
     def read(self, rows: slice) -> NDArray[Any]:
-        return np.asarray(self.X[rows]).view(self.dtype)
+        if self._rows is None:
+            self._verify()
+            return np.asarray(self.X[rows]).view(self.dtype)
+        rows = slice(*rows.indices(self.shape[0]))
+        out = np.empty((max(0, rows.stop - rows.start), self.shape[1]), self.dtype)
+        self._fill(self._rows, rows, out)
+        return out
 
     def tile(self, rows: slice, columns: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch) -> TileData:
         whole = self.X[rows]
@@ -48,9 +74,3 @@ class DenseSource(InMemory):
         out = scratch.take("X", part.shape, dtype)
         scale = converted(part, out, scale)
         return TileData(read_only(out), 0, scale)
-
-
-def _is_memory_map(X: object) -> bool:
-    while isinstance(X, np.ndarray):
-        X = X.base
-    return isinstance(X, mmap.mmap)

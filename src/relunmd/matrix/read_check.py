@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.errors import FileError
+from relunmd.matrix.mapped import mapped_path
 
 __all__ = ["FileStamp", "ReadCheck", "row_sums"]
 
@@ -96,7 +97,8 @@ def _weights(count: int) -> Array:
 class FileStamp:
     """The size and the time of modification of a file that is mapped into memory.
 
-    To read behind the end of a mapped file that was truncated kills the process, so the size is checked first.
+    Reading a map beyond the end of its file kills the process: what cannot be read by `MappedRows` is read after a
+    check of the size.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -106,15 +108,11 @@ class FileStamp:
     @classmethod
     def of(cls, X: object) -> "FileStamp | None":
         """Of the file that an array is mapped from; None if it is not, or the file is no longer there."""
-        while isinstance(X, np.ndarray):
-            path = getattr(X, "filename", None)
-            if path is not None:
-                try:
-                    return cls(path)
-                except OSError:
-                    return None
-            X = X.base
-        return None
+        path = mapped_path(X)
+        try:
+            return None if path is None else cls(path)
+        except OSError:
+            return None
 
     def verify(self) -> None:
         """Raise FileError if the file is shorter, or was written to since."""

@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 from relunmd.errors import InputError
 from relunmd.matrix.scratch import Scratch
 
-__all__ = ["InMemory", "Nonzeros", "Source", "TileData", "converted", "library_of", "read_only", "refuse_masked"]
+__all__ = [
+    "InMemory",
+    "Nonzeros",
+    "Slab",
+    "Source",
+    "TileData",
+    "converted",
+    "library_of",
+    "read_only",
+    "refuse_masked",
+]
 
 Array = NDArray[Any]
 
@@ -87,6 +97,18 @@ class InMemory(Source):
     ) -> Nonzeros | None:
         """The positive entries times `scale`, raised by `lift`, if there are at most `most` and they are at hand."""
         return None
+
+
+class Slab(NamedTuple):
+    """Rows of a matrix in a file that have been read."""
+
+    owner: Source
+    start: int
+    stop: int
+    part: InMemory
+
+    def has(self, owner: Source, rows: slice) -> bool:
+        return self.owner is owner and self.start <= rows.start and rows.stop <= self.stop
 
 
 def converted(part: Array, out: Array, scale: float) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from relunmd.matrix.csr import CsrSource, for_scipy
 from relunmd.matrix.dense import DenseSource
 from relunmd.matrix.read_check import ReadCheck
 from relunmd.matrix.scratch import Scratch
-from relunmd.matrix.source import InMemory, Source, library_of
+from relunmd.matrix.source import InMemory, Slab, Source, library_of
 
 __all__ = [
     "SHAPES",
@@ -72,18 +72,6 @@ def _reading(what: str) -> Iterator[None]:
         raise FileError(f"{what} could not be read from its file: {type(reason).__name__}: {line}.") from reason
 
 
-class _Slab(NamedTuple):
-    """Rows of a stored matrix that have been read."""
-
-    owner: Source
-    start: int
-    stop: int
-    part: InMemory
-
-    def has(self, owner: Source, rows: slice) -> bool:
-        return self.owner is owner and self.start <= rows.start and rows.stop <= self.stop
-
-
 class _Stored(Source):
     """What is read in slabs of rows, the last of which stays with the worker."""
 
@@ -97,12 +85,12 @@ class _Stored(Source):
 
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
         slab = scratch.kept
-        if not (isinstance(slab, _Slab) and slab.has(self, rows)):
+        if not (isinstance(slab, Slab) and slab.has(self, rows)):
             height = rows.stop - rows.start
             tiles = -(-self._slab_rows(rows.start) // height)  # Whole ones, so that no row is read twice.
             until = min(stop, rows.start + max(1, tiles) * height)
             slab = scratch.kept = None  # Its memory is free for the next, unless a tile of it is still in use.
-            slab = scratch.kept = _Slab(self, rows.start, until, self._in_memory(slice(rows.start, until)))
+            slab = scratch.kept = Slab(self, rows.start, until, self._in_memory(slice(rows.start, until)))
         return slab.part, slab.start
 
     def _slab_rows(self, start: int) -> int:

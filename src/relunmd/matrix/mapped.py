@@ -1,0 +1,94 @@
+"""Arrays that are mapped from a file: which file it is, and their rows by file reads instead.
+
+Reading a memory map beyond the end of its file kills the process. A file may be truncated at any moment, so no check
+beforehand prevents that; a file read just returns fewer bytes.
+"""
+
+import mmap
+import os
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relunmd.errors import FileError
+
+__all__ = ["MappedRows", "is_mapped", "mapped_path"]
+
+Array = NDArray[Any]
+
+
+def is_mapped(X: object) -> bool:
+    """Whether an array is in a memory map."""
+    while isinstance(X, np.ndarray):
+        X = X.base
+    return isinstance(X, mmap.mmap)
+
+
+def mapped_path(X: object) -> Path | None:
+    """The file that an array is mapped from, as np.memmap has it; None if it does not have one."""
+    while isinstance(X, np.ndarray):
+        path = getattr(X, "filename", None)
+        if path is not None:
+            return Path(path)
+        X = X.base
+    return None
+
+
+class MappedRows:
+    """Reads rows of a C-ordered array of two dimensions from the file that it is mapped from."""
+
+    def __init__(self, descriptor: int, offset: int, row_bytes: int) -> None:
+        self._descriptor, self._offset, self._row_bytes = descriptor, offset, row_bytes
+        weakref.finalize(self, os.close, descriptor)
+
+    @classmethod
+    def of(cls, X: Array) -> "MappedRows | None":
+        """None if its rows are not contiguous, or the file may differ from the map.
+
+        It does where the map is copy-on-write, or another file took its name. Only Linux tells, in /proc/self/maps.
+        """
+        path = mapped_path(X)
+        place = _shared_mapping(X) if path is not None and X.flags.c_contiguous and X.size else None
+        if path is None or place is None:
+            return None
+        inode, offset = place
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        if os.fstat(descriptor).st_ino != inode:
+            os.close(descriptor)
+            return None
+        return cls(descriptor, offset, X.shape[1] * X.itemsize)
+
+    def read(self, first: int, out: Array) -> bool:
+        """Fill `out` with the rows from `first` on; False if the file ends before."""
+        left = out.reshape(-1).view(np.uint8).data
+        at = self._offset + first * self._row_bytes
+        while len(left):
+            try:
+                count = os.preadv(self._descriptor, [left], at)
+            except OSError as reason:
+                raise FileError(f"Rows of X from {first} on could not be read from their file: {reason}.") from reason
+            if count == 0:
+                return False
+            left, at = left[count:], at + count
+        return True
+
+
+def _shared_mapping(X: Array) -> tuple[int, int] | None:
+    """The inode that the memory of X is mapped from, and the offset in the file; None if it is private, or unknown."""
+    first = X.__array_interface__["data"][0]
+    try:
+        lines = Path("/proc/self/maps").read_bytes().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        span, access, offset, _, inode = line.split(maxsplit=5)[:5]
+        start, stop = (int(side, 16) for side in span.split(b"-"))
+        if start <= first and first + X.nbytes <= stop:
+            return (int(inode), int(offset, 16) + first - start) if access.endswith(b"s") else None
+    return None
