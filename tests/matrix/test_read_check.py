@@ -147,6 +147,25 @@ def test_a_stored_sparse_matrix_notices_too(tmp_path):
             source.part(ALL, len(X), Scratch())
 
 
+@pytest.mark.parametrize("name", ["data", "indices", "indptr"])
+@pytest.mark.parametrize("spoil", ["truncate", "overwrite"])
+def test_a_sparse_matrix_of_memory_maps_notices_too(tmp_path, name, spoil):
+    A, parts = sparse.csr_array(X), []
+    for part in ("data", "indices", "indptr"):
+        np.save(tmp_path / f"{part}.npy", getattr(A, part))
+        parts.append(np.load(tmp_path / f"{part}.npy", mmap_mode="r"))
+    source = check_matrix(sparse.csr_array(tuple(parts), shape=A.shape))
+    assert not source.in_memory
+    source.part(ALL, len(X), Scratch())
+    if spoil == "truncate":
+        os.truncate(tmp_path / f"{name}.npy", 200)
+    else:
+        os.utime(tmp_path / f"{name}.npy", ns=(1, 1))
+    for attempt in (lambda: source.part(ALL, len(X), Scratch()), lambda: source.read(ALL)):
+        with pytest.raises(FileError, match=f"{name}.npy was {'truncated' if spoil == 'truncate' else 'written to'}"):
+            attempt()
+
+
 def test_a_file_that_another_one_replaced_is_still_mapped(tmp_path):
     np.save(tmp_path / "X.npy", X)
     source = DenseSource(np.load(tmp_path / "X.npy", mmap_mode="r"))

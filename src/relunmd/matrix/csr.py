@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd import kernels
+from relunmd.matrix.mapped import is_mapped
+from relunmd.matrix.read_check import FileStamp
 from relunmd.matrix.scratch import Scratch
 from relunmd.matrix.source import InMemory, Nonzeros, TileData, converted, read_only
 
@@ -29,6 +31,7 @@ class CsrSource(InMemory):
     sparse = True
 
     def __init__(self, X: Any) -> None:
+        stamps = [FileStamp.of(getattr(X, name, None)) for name in ("data", "indices", "indptr")]  # Before the checks.
         A = _checked_csr(X)
         if not A.has_canonical_format or np.count_nonzero(A.data) < len(A.data):
             A = A.copy()
@@ -39,8 +42,19 @@ class CsrSource(InMemory):
         self.csr = A
         self._values = np.ascontiguousarray(A.data)
         self._indices = read_only(np.ascontiguousarray(A.indices))
+        self.in_memory = not any(is_mapped(array) for array in (A.data, A.indices, A.indptr))
+        self._stamps = [] if self.in_memory else [stamp for stamp in stamps if stamp is not None]
+
+    def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
+        self._verify()
+        return super().part(rows, stop, scratch)
+
+    def _verify(self) -> None:
+        for stamp in self._stamps:
+            stamp.verify()
 
     def read(self, rows: slice) -> Any:
+        self._verify()
         return self.csr[rows]
 
     def _rows(
