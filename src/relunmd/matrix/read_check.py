@@ -25,7 +25,7 @@ class ReadCheck:
     """Remembers a sum of the bits of each row, 8 bytes a row, and compares it when the row is read again.
 
     For rows of float64 the sums take half the time of reading them from an uncompressed HDF5 file in the page cache,
-    and 1/20 of an iteration at rank 20.
+    and 1/14 of an iteration at rank 20.
     """
 
     def __init__(self, n_rows: int) -> None:
