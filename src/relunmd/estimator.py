@@ -1,7 +1,8 @@
 """ReLUNMD: scikit-learn's contract on top of `decompose` and `fit_rows`.
 
-A fit ends with the row solve that `transform` does, with W of the iterations among its initial values: it is never
-worse than the iterations, and unless there are very many rows `fit_transform(X)` is the same as `fit(X).transform(X)`.
+A fit ends with the row solve that `transform` does, with W of the iterations among its initial values: its objective is
+never above that of the iterations, and unless there are very many rows `fit_transform(X)` is the same as
+`fit(X).transform(X)`.
 """
 
 # Keep annotations as written, so that help() shows them and not NumPy's unions.
@@ -121,7 +122,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     The row problems of `transform` have local minima. A model therefore keeps W of some thousand training rows as
     initial values: at least of 2048, or 256 where X has more than 8192 features. With no more rows than it keeps,
     `fit_transform(X)` and `fit(X).transform(X)` are the same; with more, W of a fit may be better than what `transform`
-    finds, never worse than that of the iterations.
+    finds. It is never worse than that of the iterations, in the error or, with a ridge, in the penalized error.
 
     Ctrl-C raises KeyboardInterrupt, so that it also ends a grid search.
 
