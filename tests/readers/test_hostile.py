@@ -84,6 +84,7 @@ def outcomes(tmp_path_factory):
     return json.loads(done.stdout)
 
 
+@pytest.mark.xdist_group("hostile")  # Or every process of pytest-xdist makes and reads the files.
 class TestSmallFilesThatAskForMuch:
     def test_all_of_them_are_tried(self, outcomes):
         assert outcomes.keys() == REFUSALS.keys()
