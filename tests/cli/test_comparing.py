@@ -177,7 +177,7 @@ class TestCompare:
 
         monkeypatch.setattr(runner.Results, "add", pressed)
         done = run(COMPARE, code=130)
-        assert done.stderr.endswith("Interrupted. The same command goes on from what is in out.\n")
+        assert done.stderr.endswith("Interrupted. The same command resumes from out.\n")
         assert len(relunmd.Comparison.load("out").runs) == 3
         assert "5 runs to make" in run(COMPARE).stderr
         assert len(relunmd.Comparison.load("out").runs) == 8

@@ -547,7 +547,7 @@ class TestCommand:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 130
-        assert errors.strip().endswith(f"Interrupted. The same command goes on from what is in {out}.")
+        assert errors.strip().endswith(f"Interrupted. The same command resumes from {out}.")
         assert "It was interrupted" in (out / "report.md").read_text(encoding="utf-8")  # Of what there is.
         lines = (out / "results.jsonl").read_bytes().splitlines()
         assert 1 <= len(lines) < 24

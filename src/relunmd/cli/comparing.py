@@ -201,7 +201,7 @@ def _resumable(output: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        running.echo(f"Interrupted. The same command goes on from what is in {output}.", err=True)
+        running.echo(f"Interrupted. The same command resumes from {output}.", err=True)
         click.get_current_context().exit(running.INTERRUPTED)
 
 
