@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import relunmd
-from relunmd import checkpoint as checkpoints
 from relunmd import datasets
+from relunmd.loop import checkpoint as checkpoints
 
 RANK, EVERY = 32, 10.0
 AROUND = 10

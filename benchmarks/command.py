@@ -38,7 +38,7 @@ def show_help(repetitions=20):
         "python -c pass": [sys.executable, "-c", "pass"],
         "relunmd --help": [script, "--help"],
         "relunmd fit --help": [script, "fit", "--help"],
-        "import relunmd.door": [sys.executable, "-c", "import relunmd.door"],
+        "import relunmd.api": [sys.executable, "-c", "import relunmd.api"],
     }
     times = {name: [] for name in cases}
     for _ in range(repetitions):

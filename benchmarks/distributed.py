@@ -4,7 +4,7 @@
 
 Sections: 1 agreement, 2 overhead, 3 bytes and memory of the driver, 4 the driver's own work, 5 a matrix of 21 GB. A
 LocalCluster of processes with 1 thread each, float64. MNIST and 20 newsgroups are from RELUNMD_DATA. That a killed
-worker does no harm is tests/cluster/test_losses.py.
+worker does no harm is tests/engine/distributed/test_losses.py.
 """
 
 import argparse
@@ -22,13 +22,14 @@ from distributed import Client, LocalCluster
 from scipy import sparse
 
 import relunmd
-from relunmd import datasets, kernels
-from relunmd.algorithms import ALGORITHMS as ALGORITHMS_BY_NAME
-from relunmd.cluster import ClusterExecutor, open_distributed
-from relunmd.executor import ThreadExecutor
+from relunmd import datasets
+from relunmd.algorithm import ALGORITHMS as ALGORITHMS_BY_NAME
+from relunmd.engine import kernels
+from relunmd.engine.distributed import ClusterExecutor, open_distributed
+from relunmd.engine.executor import ThreadExecutor
+from relunmd.engine.matrix import RowLayout
+from relunmd.engine.passes import LATENT, gradient
 from relunmd.init import ShiftedInit
-from relunmd.matrix import RowLayout
-from relunmd.passes import LATENT, gradient
 from relunmd.validation import check_matrix, make_problem
 
 ALGORITHMS = ("3b-factored", "qn")

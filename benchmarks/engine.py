@@ -22,10 +22,11 @@ import numpy as np
 
 import relunmd
 from benchmarks import reference
-from relunmd import datasets, kernels
-from relunmd.algorithms import ThreeBlockFactored
+from relunmd import datasets
+from relunmd.algorithm import ThreeBlockFactored
+from relunmd.engine import kernels
+from relunmd.engine.executor import ThreadExecutor
 from relunmd.errors import DatasetError
-from relunmd.executor import ThreadExecutor
 from relunmd.init import ShiftedInit
 from relunmd.validation import check_matrix, make_problem
 

@@ -28,11 +28,11 @@ from dask import config
 from distributed import Client, LocalCluster
 
 import relunmd
-from relunmd.cluster import asking, executor
+from relunmd.engine.distributed import cluster_executor, worker_tasks
+from relunmd.engine.matrix import RowLayout
 from relunmd.errors import ClusterError
-from relunmd.matrix import RowLayout
-from tests.cluster.conftest import SETTINGS
 from tests.conftest import relative_error, synthetic
+from tests.engine.distributed.conftest import SETTINGS
 
 LIMIT = 240.0
 """Seconds after which a run counts as hanging."""
@@ -115,8 +115,8 @@ def one(seed):
     settings = RUN | {"algorithm": ["qn", "3b-factored"][seed % 2]}
     replaced, keeps = bool(seed // 2 % 2), bool(seed // 4 % 2)
     expected = relunmd.decompose(X, **settings)
-    executor.KEEP_EVERY, executor._KEEP_SHARE, executor._LOOK_AROUND = 0.2, 0.0, 0.2
-    asking.PATIENCE = 15.0
+    cluster_executor.KEEP_EVERY, cluster_executor._KEEP_SHARE, cluster_executor._LOOK_AROUND = 0.2, 0.0, 0.2
+    worker_tasks.PATIENCE = 15.0
     count = int(random.integers(2, 4))
     with tempfile.TemporaryDirectory() as folder, config.set(SETTINGS):
         if keeps:
@@ -125,7 +125,9 @@ def one(seed):
         killer = Killer(workers, random)
         with Client(workers.cluster) as client:
             client.wait_for_workers(count, timeout=60)
-            client.run(lambda: __import__("relunmd.cluster.worker"))  # Or most of the time is spent importing.
+            client.run(
+                lambda: __import__("relunmd.engine.distributed.worker")
+            )  # Or most of the time is spent importing.
             told = attempt(settings, expected, workers, killer, Path(folder))
     about = {"seed": seed, "algorithm": settings["algorithm"], "workers": count, "replaced": replaced}
     return about | {"checkpoint": keeps} | told | {"kills": killer.kills}
@@ -133,14 +135,14 @@ def one(seed):
 
 def attempt(settings, expected, workers, killer, folder):
     """Decompose and save, and see what came out."""
-    handed_over = executor.ClusterExecutor.handed_over
+    handed_over = cluster_executor.ClusterExecutor.handed_over
     given = da.from_array(X, chunks=(RowLayout(*X.shape).blocks[0].stop, -1))
 
     def struck(self, A):
         killer.begin("hand-over")
         return handed_over(self, A)
 
-    executor.ClusterExecutor.handed_over = struck
+    cluster_executor.ClusterExecutor.handed_over = struck
     stage, model = "decompose", folder / "model.npz"
     try:
         try:
@@ -151,7 +153,7 @@ def attempt(settings, expected, workers, killer, folder):
             d.save(model)
         except ClusterError as reason:
             told = {"outcome": "ClusterError", "stage": stage, "why": str(reason)}
-            executor.ClusterExecutor.handed_over = handed_over
+            cluster_executor.ClusterExecutor.handed_over = handed_over
             if "checkpoint" in settings:
                 stage = "resume"
                 workers.add(2)

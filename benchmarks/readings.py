@@ -9,12 +9,12 @@ begins with Z⁰ = X. The plain NumPy versions take LAPACK's SVDs; they share no
 import numpy as np
 
 from benchmarks import reference
+from relunmd.comparison.experiment import SIX
+from relunmd.comparison.timed_run import Arena, Start
 from relunmd.datasets import synthetic
-from relunmd.experiments.experiment import SIX
 from relunmd.experiments.paper import TABLE4
-from relunmd.experiments.race import Arena, Start
-from relunmd.solve import Limits
-from tests.algorithms import oracles
+from relunmd.loop.driver import Limits
+from tests.algorithm import oracles
 
 N, TARGET, MOST = 1000, 1e-4, 150
 SETTINGS = [(8, "3B-NMD"), (32, "A-EM"), (64, "EM"), (64, "A-EM")]

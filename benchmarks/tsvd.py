@@ -16,10 +16,10 @@ from scipy.sparse.linalg import svds
 from sklearn.utils.extmath import randomized_svd
 
 import relunmd
-from relunmd import linalg as ours
 from relunmd.datasets import digits, synthetic
-from relunmd.executor import ThreadExecutor
-from relunmd.passes import sweep_of_x
+from relunmd.engine import linalg as ours
+from relunmd.engine.executor import ThreadExecutor
+from relunmd.engine.passes import sweep_of_x
 from relunmd.validation import check_matrix, make_problem
 
 

@@ -9,11 +9,11 @@ iteration to the next but needs the library for nothing. Anything that yields W 
 
 import numpy as np
 
-from relunmd import experiments
+from relunmd import comparison
 from relunmd.cli import main
 
 
-@experiments.register("my 3B", momentum=0.7)
+@comparison.register("my 3B", momentum=0.7)
 def my_three_block(X, W, H, momentum):
     zero = X == 0
     W_before, H_before = W, H

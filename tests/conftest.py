@@ -8,8 +8,8 @@ import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
-from relunmd.executor import ThreadExecutor
-from relunmd.matrix import layout as layouts
+from relunmd.engine.executor import ThreadExecutor
+from relunmd.engine.matrix import layout as layouts
 from relunmd.validation import check_matrix, make_problem
 
 # The same examples every time, so that a green run stays green; `--hypothesis-profile=default` looks for new ones.
@@ -62,7 +62,7 @@ SMALL_LAYOUT = {
     "_WIDE": 8,
     "_TILE_COLUMNS": 7,
 }
-"""Constants of `relunmd.matrix.layout` that cut a 40 × 30 matrix into 3 blocks of up to 4 strips of 5 column tiles."""
+"""Constants of `relunmd.engine.matrix.layout` for a 40 × 30 matrix: 3 blocks, up to 4 strips of 5 column tiles."""
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Fault injection: an executor that loses its rows, and runs in which it does so at every call in turn.
 
-``python -m tests.faults`` injects a loss at every call of every case and prints a table; ``tests/test_faults.py`` runs
+``python -m tests.faults`` injects a loss at every call of every case and prints a table; test_faults.py runs
 a selection.
 """
 
@@ -20,10 +20,10 @@ from unittest import mock
 import numpy as np
 
 import relunmd
-from relunmd.checkpoint import Checkpoint
-from relunmd.cluster.rows import RowsOnWorkers
+from relunmd.engine.distributed.remote_rows import RowsOnWorkers
+from relunmd.engine.executor import RowsLostError, ThreadExecutor
 from relunmd.errors import ClusterError
-from relunmd.executor import RowsLostError, ThreadExecutor
+from relunmd.loop.checkpoint import Checkpoint
 from tests.conftest import relative_error
 
 X = (np.random.default_rng(0).random((40, 30)) < 0.25) * 1.0
@@ -254,11 +254,11 @@ def patched(executor: FaultyExecutor) -> Iterator[None]:
     """Runs on this executor with short legs; every fourth state is written to a checkpoint, at once, without fsync."""
     states = itertools.count(1)
     with (
-        mock.patch("relunmd.door.executor_for", return_value=executor),
-        mock.patch("relunmd.checkpoint.Checkpoint.due", property(lambda self: next(states) % 4 == 0)),
-        mock.patch("relunmd.solve.FIRST_LEG", FIRST_LEG),
-        mock.patch("relunmd.checkpoint.Checkpoint.begin", Checkpoint._write),
-        mock.patch("relunmd.files.os.fsync"),
+        mock.patch("relunmd.api.executor_for", return_value=executor),
+        mock.patch("relunmd.loop.checkpoint.Checkpoint.due", property(lambda self: next(states) % 4 == 0)),
+        mock.patch("relunmd.loop.driver.FIRST_LEG", FIRST_LEG),
+        mock.patch("relunmd.loop.checkpoint.Checkpoint.begin", Checkpoint._write),
+        mock.patch("relunmd.io.atomic.os.fsync"),
     ):
         yield
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 import relunmd
-from relunmd import kernels
+from relunmd.engine import kernels
 from tests.conftest import synthetic
 
 # Forked from a server that has everything loaded: a process takes some hundredths of a second to begin.

@@ -1,9 +1,9 @@
-"""A pytest plugin that registers one more algorithm, as a new file of `relunmd.algorithms` would: `-p tests.newest`."""
+"""A pytest plugin that registers one more algorithm, as a new file of `relunmd.algorithm` would: `-p tests.newest`."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from relunmd.algorithms import ALGORITHMS, ThreeBlockFactored
+from relunmd.algorithm import ALGORITHMS, ThreeBlockFactored
 
 __all__ = ["Newest"]
 

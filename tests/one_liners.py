@@ -35,8 +35,8 @@ class Change:
 
 
 _CONSTANTS = "tests/test_constants.py"
-_LOSSES = "tests/cluster/test_waiting.py::test_how_often_workers_may_be_lost"
-_SHARE = "tests/cluster/test_waiting.py::test_how_much_of_x_a_worker_keeps"
+_LOSSES = "tests/engine/distributed/test_waiting.py::test_how_often_workers_may_be_lost"
+_SHARE = "tests/engine/distributed/test_waiting.py::test_how_much_of_x_a_worker_keeps"
 
 CHANGES = (
     Change(
@@ -58,42 +58,42 @@ CHANGES = (
         "solve.py",
         "while self._steps < self._last_step:",
         "while self._stopped is None:",
-        ("tests/test_faults.py::test_a_run_that_its_callback_stopped_does_not_go_on",),
+        ("tests/loop/test_faults.py::test_a_run_that_its_callback_stopped_does_not_go_on",),
     ),
     Change(
         "factor_arrays",
         "algorithms/base.py",
         "return 10 * itemsize",
         "return 1 * itemsize",
-        ("tests/test_door.py::test_memory_for_arrays_like_w_and_h",),
+        ("tests/test_api.py::test_memory_for_arrays_like_w_and_h",),
     ),
     Change(
         "factor_arrays_of_qn",
         "algorithms/quasi_newton.py",
         "return 12 * itemsize + 2 * (int(self.memory) + 1) * _PAIRS.itemsize",
         "return 10 * itemsize",
-        ("tests/test_door.py::test_memory_for_arrays_like_w_and_h",),
+        ("tests/test_api.py::test_memory_for_arrays_like_w_and_h",),
     ),
     Change(
         "checkpoint_memory",
         "validation.py",
         "kept += (algorithm.dense_arrays + 1) // 2 * n_starts",
         "kept += 0",
-        ("tests/test_door.py::test_memory_for_a_checkpoint",),
+        ("tests/test_api.py::test_memory_for_a_checkpoint",),
     ),
     Change(
         "fresh",
         "algorithms/online.py",
         "_FRESH = 1e-4",
         "_FRESH = 0.0",
-        ("tests/algorithms/test_online.py::test_after_very_many_rows_a_new_one_still_counts",),
+        ("tests/algorithm/test_online.py::test_after_very_many_rows_a_new_one_still_counts",),
     ),
     Change(
         "less_patience",
         "algorithms/quasi_newton.py",
         "_WINDOW, _PATIENCE, _LESS_PATIENCE = 5, 0.08, 0.3",
         "_WINDOW, _PATIENCE, _LESS_PATIENCE = 5, 0.08, 1.0",
-        ("tests/algorithms/test_quasi_newton.py::test_every_round_is_less_patient",),
+        ("tests/algorithm/test_quasi_newton.py::test_every_round_is_less_patient",),
     ),
     Change(
         "enough",

@@ -9,9 +9,10 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import relunmd
-from relunmd import ReLUNMD, files
-from relunmd.archive import read_archive, write_archive
-from relunmd.solve import FIRST_LEG
+from relunmd import ReLUNMD
+from relunmd.io import atomic
+from relunmd.io.archive import read_archive, write_archive
+from relunmd.loop.driver import FIRST_LEG
 from tests.conftest import synthetic
 
 
@@ -61,10 +62,10 @@ def test_files_are_synced_before_they_are_renamed_and_their_folder_after(tmp_pat
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", noting)
-    files.write_beside(place, lambda out: out.write(b"whole"))
+    atomic.write_beside(place, lambda out: out.write(b"whole"))
     assert seen == [("file", False), ("folder", True)]
     place.unlink()
-    files.write_folder_beside(place, lambda folder: (folder / "b").write_bytes(b"whole"))
+    atomic.write_folder_beside(place, lambda folder: (folder / "b").write_bytes(b"whole"))
     assert seen[-1] == ("folder", True)
 
 

@@ -29,8 +29,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import relunmd
 from relunmd import ReLUNMD, Status, datasets
+from relunmd.engine.matrix import StoredArray
 from relunmd.errors import FileError, InputError
-from relunmd.matrix import StoredArray
 from relunmd.validation import check_threads
 from tests.conftest import needs_data, relative_error, synthetic
 
@@ -225,13 +225,13 @@ def test_x_that_changes_between_the_iterations_and_the_row_solve(tmp_path, monke
 
 
 def test_ctrl_c_after_the_last_pass_of_a_row_solve(digits, monkeypatch):
-    in_units = relunmd.rows._in_units
+    in_units = relunmd.new_rows._in_units
 
     def pressed(*given):
         signal.raise_signal(signal.SIGINT)
         return in_units(*given)
 
-    monkeypatch.setattr("relunmd.rows._in_units", pressed)
+    monkeypatch.setattr("relunmd.new_rows._in_units", pressed)
     with pytest.raises(KeyboardInterrupt):
         model(3, max_iter=3, tol=0).fit(digits)
 

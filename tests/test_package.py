@@ -11,8 +11,8 @@ import zipfile
 from pathlib import Path
 
 import relunmd
-from relunmd import datasets, experiments
-from relunmd.experiments import contenders
+from relunmd import comparison, datasets, experiments
+from relunmd.comparison import contenders
 
 ROOT = Path(__file__).parents[1]
 
@@ -68,7 +68,7 @@ def test_a_wheel_installed_alone_works(tmp_path):
 
 
 def test_public_names_are_documented():
-    for module in (relunmd, datasets, experiments):
+    for module in (relunmd, datasets, comparison, experiments):
         for name in module.__all__:
             thing = getattr(module, name)
             if callable(thing):
@@ -82,7 +82,7 @@ def test_public_names_are_documented():
 
 
 def test_the_package_of_algorithms_is_importable_and_callable():
-    import relunmd.algorithms.em as module
+    import relunmd.algorithm.em as module
 
     assert module.EM is relunmd.EM
     assert "em" in relunmd.algorithms()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from relunmd.forks import imported
 
 if TYPE_CHECKING:
-    from relunmd.algorithms import (
+    from relunmd.algorithm import (
         AEM,
         ANMD,
         EM,
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
         ThreeBlock,
         ThreeBlockFactored,
     )
-    from relunmd.door import decompose, inits
+    from relunmd.api import algorithms, decompose, inits
+    from relunmd.comparison import Comparison, compare
     from relunmd.errors import (
         ClusterError,
         FileError,
@@ -35,16 +36,12 @@ if TYPE_CHECKING:
         RelunmdError,
     )
     from relunmd.estimator import ReLUNMD
-    from relunmd.experiments import Comparison, compare
     from relunmd.init import Init, MeanCorrectedInit, NuclearInit, RandomInit, ShiftedInit, TSVDInit
+    from relunmd.loop.driver import Progress
+    from relunmd.new_rows import FittedRows, fit_rows
     from relunmd.result import Decomposition, History, Status
-    from relunmd.rows import FittedRows, fit_rows
-    from relunmd.solve import Progress
 
     __version__: str
-
-    def algorithms() -> dict[str, str]: ...  # The package of that name, which can be called.
-
 
 __all__ = [
     "AEM",
@@ -86,15 +83,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "algorithms": "AEM ANMD EM TSVD Algorithm ANaive Naive QuasiNewton State ThreeBlock ThreeBlockFactored",
-    "door": "decompose inits",
+    "algorithm": "AEM ANMD EM TSVD Algorithm ANaive Naive QuasiNewton State ThreeBlock ThreeBlockFactored",
+    "api": "decompose inits algorithms",
     "errors": "ClusterError FileError InputError InsufficientMemoryError MissingDependencyError RelunmdError",
     "estimator": "ReLUNMD",
-    "experiments": "Comparison compare",
+    "comparison": "Comparison compare",
     "init": "Init MeanCorrectedInit NuclearInit RandomInit ShiftedInit TSVDInit",
     "result": "Decomposition History Status",
-    "rows": "FittedRows fit_rows",
-    "solve": "Progress",
+    "new_rows": "FittedRows fit_rows",
+    "loop.driver": "Progress",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

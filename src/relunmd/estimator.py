@@ -21,15 +21,15 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from relunmd.algorithms import Algorithm
-from relunmd.algorithms.online import OnlineState
-from relunmd.cluster import is_distributed
-from relunmd.door import Seed, Start, decompose
+from relunmd.algorithm import Algorithm
+from relunmd.algorithm.online import OnlineState
+from relunmd.api import Seed, Start, decompose
+from relunmd.engine.distributed import is_distributed
+from relunmd.engine.matrix import is_stored_array, is_stored_group, refuse_masked
+from relunmd.engine.row_newton import spread
 from relunmd.errors import FileError, InputError
-from relunmd.matrix import is_stored_array, is_stored_group, refuse_masked
+from relunmd.new_rows import FittedRows, learn_rows, sampled_rows, solve_rows
 from relunmd.result import Decomposition, Status
-from relunmd.row_fit import spread
-from relunmd.rows import FittedRows, learn_rows, sampled_rows, solve_rows
 from relunmd.validation import (
     check_algorithm,
     check_limits,
@@ -261,7 +261,7 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         """Learn from some more rows, without keeping them.
 
         The first batch is fitted as `fit` would, for at most 50 iterations; each further one is one Newton step for H
-        (`relunmd.algorithms.online`). Several passes over the data, in any order, improve it further. After `fit` it
+        (`relunmd.algorithm.online`). Several passes over the data, in any order, improve it further. After `fit` it
         goes on from there.
 
         Parameters

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from relunmd.archive import amount, count, damage_told, plain, read_archive, write_archive
-from relunmd.cluster import Chunks, fetched
+from relunmd.engine.distributed import Chunks, fetched
+from relunmd.engine.problem import Fingerprint
 from relunmd.errors import InputError
-from relunmd.files import check_path, write_beside, writing
-from relunmd.problem import Fingerprint
+from relunmd.io.archive import amount, count, damage_told, plain, read_archive, write_archive
+from relunmd.io.atomic import check_path, write_beside, writing
 
 __all__ = ["Decomposition", "History", "Status"]
 

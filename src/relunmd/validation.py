@@ -16,14 +16,13 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from scipy import sparse
 
-from relunmd import kernels, memory
-from relunmd.algorithms import ALGORITHMS, AUTO, Algorithm
-from relunmd.cluster import ClusterExecutor, ClusterSource, fetched, is_distributed, open_distributed
-from relunmd.errors import InputError
-from relunmd.executor import Executor, Rows, Sums, ThreadExecutor, usable_cores
-from relunmd.files import check_path
-from relunmd.init import INITS, GivenInit, Init
-from relunmd.matrix import (
+from relunmd import memory
+from relunmd._util import library_of
+from relunmd.algorithm import ALGORITHMS, AUTO, Algorithm
+from relunmd.engine import kernels
+from relunmd.engine.distributed import ClusterExecutor, ClusterSource, fetched, is_distributed, open_distributed
+from relunmd.engine.executor import Executor, Rows, Sums, ThreadExecutor, usable_cores
+from relunmd.engine.matrix import (
     Block,
     CsrSource,
     DenseSource,
@@ -33,13 +32,15 @@ from relunmd.matrix import (
     StoredCsr,
     is_stored_array,
     is_stored_group,
-    library_of,
     power_of_two_scale,
     refuse_masked,
 )
-from relunmd.problem import Facts, Problem
+from relunmd.engine.problem import Facts, Problem
+from relunmd.errors import InputError
+from relunmd.init import INITS, GivenInit, Init
+from relunmd.io.atomic import check_path
+from relunmd.loop.driver import Callback, Limits
 from relunmd.result import Decomposition
-from relunmd.solve import Callback, Limits
 
 __all__ = [
     "check_algorithm",

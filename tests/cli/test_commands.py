@@ -16,11 +16,11 @@ from scipy import sparse
 
 import relunmd
 from relunmd.cli import main
-from relunmd.readers import open_matrix
-from relunmd.readers.text import NAMES
+from relunmd.io.readers import open_matrix
+from relunmd.io.readers.text_tables import NAMES
 from tests.conftest import needs_data
-from tests.readers import samples
-from tests.readers.test_readers import dense
+from tests.io.readers import samples
+from tests.io.readers.test_readers import dense
 
 FIT = "fit X.npy -r 4 --seed 0"
 

@@ -13,7 +13,7 @@ import pytest
 
 import relunmd
 from tests.cli.terminal import COMMAND, interrupted, on_a_terminal, peak_memory, run, screen
-from tests.readers import samples
+from tests.io.readers import samples
 
 MAX_TIME = "The time limit --max-time was reached; a larger one would go on."
 LONG = shlex.split("fit digits.npy -r 12 --seed 0 --tol 0 --max-iter 1000000 --checkpoint run.npz -o long.npz")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import relunmd
-from relunmd.cli import running
+from relunmd.cli import shared
 from tests.cli.terminal import COMMAND, interrupted
 
 FIT = "fit X.npy -r 4 --seed 0 --max-iter 5 --tol 0 -o m.npz"
@@ -65,8 +65,8 @@ class TestOutputThatCannotBeWritten:
 
         for stream in (Dead(), None):
             monkeypatch.setattr("sys.stderr", stream)
-            with running._warnings_told():
-                relunmd.solve.log.warning("something")
+            with shared._warnings_told():
+                relunmd.loop.driver.log.warning("something")
 
     def test_what_there_is_room_for_later_is_written(self, tmp_path):
         """A disk that was full for a while, a pipe that takes nothing now."""
@@ -82,7 +82,7 @@ class TestOutputThatCannotBeWritten:
                 return len(data)
 
         raw = Raw()
-        survivor = running.Survivor(raw)
+        survivor = shared.Survivor(raw)
         assert survivor.write(b"first") == 5
         assert survivor.lost.errno == 28
         raw.full = False
@@ -121,17 +121,17 @@ class TestSignals:
     def test_under_nohup_it_is_ignored(self):
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
-            with running._told_to_end():
+            with shared._told_to_end():
                 assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
                 assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
         finally:
             signal.signal(signal.SIGHUP, before)
 
     def test_where_there_is_no_such_signal(self, monkeypatch):
-        monkeypatch.setattr(running, "_HANGUP", None)
-        monkeypatch.setattr(running.Presses, "last_of_process", True)
+        monkeypatch.setattr(shared, "_HANGUP", None)
+        monkeypatch.setattr(shared.Presses, "last_of_process", True)
         before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-        with running._told_to_end(), running.Presses() as presses:
+        with shared._told_to_end(), shared.Presses() as presses:
             presses.heard = True
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
         for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
@@ -139,15 +139,15 @@ class TestSignals:
 
     def test_a_run_that_does_not_react_can_be_ended(self, monkeypatch):
         now = [0.0]
-        monkeypatch.setattr(running.time, "monotonic", lambda: now[0])
-        with running.Presses() as presses:
+        monkeypatch.setattr(shared.time, "monotonic", lambda: now[0])
+        with shared.Presses() as presses:
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
             presses.something_to_save = True
             for _ in range(60):
                 signal.raise_signal(signal.SIGINT)
             assert presses.heard
-            now[0] = 1.1 * running._PATIENCE
+            now[0] = 1.1 * shared._PATIENCE
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
             presses.saving = True
@@ -155,7 +155,7 @@ class TestSignals:
 
     def test_the_best_so_far_of_such_a_run_is_saved(self, run, folder, monkeypatch):
         """It waits for a thread that never comes back, or only after Ctrl-C has been pressed thrice."""
-        monkeypatch.setattr(running, "_PATIENCE", -1.0)
+        monkeypatch.setattr(shared, "_PATIENCE", -1.0)
         step = relunmd.QuasiNewton.step
 
         def stuck(algorithm, problem, state):
@@ -328,10 +328,10 @@ class TestNamesCannotCommandTheTerminal:
 
             def status(self, what):
                 shown.append(what.plain)
-                return running.suppress()
+                return shared.suppress()
 
-        monkeypatch.setattr(running, "console", Terminal)
-        with running.working(f"reading [bold]{EVIL}[/]", quiet=False):
+        monkeypatch.setattr(shared, "console", Terminal)
+        with shared.working(f"reading [bold]{EVIL}[/]", quiet=False):
             pass
         assert shown == [f"reading [bold]{ESCAPED}[/]"]
 
@@ -347,6 +347,6 @@ def test_data_list_without_docstrings(run, folder, monkeypatch):
 
 def test_every_message_goes_through_echo():
     """click.echo shows what it is given; it is left to what is no message."""
-    folder = Path(running.__file__).parent
+    folder = Path(shared.__file__).parent
     found = {file.name: file.read_text().count("click.echo(") for file in folder.glob("*.py")}
     assert {name: count for name, count in found.items() if count} == {"extras.py": 1, "running.py": 1}

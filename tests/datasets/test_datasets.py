@@ -15,9 +15,9 @@ from scipy import sparse
 from scipy.io import savemat
 
 from relunmd import datasets
-from relunmd.datasets import images, store, text
+from relunmd.datasets import image_sets, store, text_sets
 from relunmd.errors import DatasetError, InputError
-from relunmd.files import write_beside
+from relunmd.io.atomic import write_beside
 from tests.conftest import needs_data
 
 
@@ -138,7 +138,7 @@ class TestMnist:
             datasets.mnist()
         assert not list(store.cache_folder().rglob("*.npz"))
         content = table.astype(np.uint8).tobytes() + labels.astype(np.uint8).tobytes()
-        monkeypatch.setattr(images, "_CONTENT", hashlib.sha256(content).hexdigest())
+        monkeypatch.setattr(image_sets, "_CONTENT", hashlib.sha256(content).hexdigest())
         for _ in range(2):
             np.testing.assert_array_equal(datasets.mnist(), table)
         assert calls == ["mnist_784"] * 2
@@ -146,7 +146,7 @@ class TestMnist:
     def test_what_cannot_be_kept_is_used_all_the_same(self, monkeypatch, caplog, tmp_path):
         table, labels = np.zeros((70, 784)), np.zeros(70)
         monkeypatch.setattr(sklearn.datasets, "fetch_openml", lambda name, **options: (table, labels))
-        monkeypatch.setattr(images, "_CONTENT", hashlib.sha256(bytes(70 * 785)).hexdigest())
+        monkeypatch.setattr(image_sets, "_CONTENT", hashlib.sha256(bytes(70 * 785)).hexdigest())
         (tmp_path / "cache").write_text("a file where the folder should be")
         assert datasets.mnist().shape == (70, 784)
         assert "could not be kept" in caplog.text
@@ -253,7 +253,7 @@ class TestFiles:
         assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
     def test_sources_are_https_with_a_hash(self):
-        for file in (images.CBCL, text.KOS, text.CLASSIC, text.NEWSGROUPS):
+        for file in (image_sets.CBCL, text_sets.KOS, text_sets.CLASSIC, text_sets.NEWSGROUPS):
             assert len(file.sha256) == 64
             assert file.url is None or file.url.startswith("https://")
 

@@ -7,7 +7,7 @@ from scipy import linalg
 import relunmd
 from benchmarks import reference
 from relunmd.init import INITS
-from tests.algorithms import oracles
+from tests.algorithm import oracles
 from tests.conftest import projection, relative_error, synthetic
 
 X = synthetic(120, 80, 5, seed=2)

@@ -9,9 +9,9 @@ from scipy import sparse
 import relunmd
 from relunmd import datasets, plot
 from relunmd.errors import InputError, MissingDependencyError
-from relunmd.plot import look
-from relunmd.plot.images import mosaic
-from tests.experiments.conftest import silent
+from relunmd.plot import style
+from relunmd.plot.image_sheets import mosaic
+from tests.comparison.conftest import silent
 
 X = datasets.digits()[:90]
 
@@ -240,6 +240,6 @@ def test_without_matplotlib(monkeypatch, runs):
     def missing(module, what, extra):
         raise MissingDependencyError(f"{what} {module}: pip install 'relunmd[{extra}]'.")
 
-    monkeypatch.setattr(look, "need", missing)
+    monkeypatch.setattr(style, "need", missing)
     with pytest.raises(MissingDependencyError, match=r"relunmd\[plot\]"):
         plot.convergence(runs[0])

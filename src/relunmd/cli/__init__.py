@@ -9,19 +9,19 @@ import sys
 
 import click
 
-from relunmd.cli import running
-from relunmd.cli.comparing import compare, reproduce
-from relunmd.cli.data import data
-from relunmd.cli.extras import algorithms, completion, demo
-from relunmd.cli.fit import fit
-from relunmd.cli.matrices import convert, info
-from relunmd.cli.models import reconstruct, transform
+from relunmd.cli import shared
+from relunmd.cli.compare_command import compare, reproduce
+from relunmd.cli.data_command import data
+from relunmd.cli.fit_command import fit
+from relunmd.cli.matrix_commands import convert, info
+from relunmd.cli.model_commands import reconstruct, transform
+from relunmd.cli.small_commands import algorithms, completion, demo
 
 __all__ = ["main", "run"]
 
 
 @click.group(
-    cls=running.Commands,
+    cls=shared.Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 Examples:
@@ -52,18 +52,18 @@ def run() -> None:
     What a closed pipe did not take is dropped. If stdout fails for another reason, such as a full disk, the command
     still does all of its work, and the exit code is 1 in the place of 0.
     """
-    running.Presses.last_of_process = True
+    shared.Presses.last_of_process = True
     for number in range(3):  # A matrix or a model must not be opened as a standard stream that is closed.
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-    stdout, _ = running.Survivor.replace("stdout"), running.Survivor.replace("stderr")
+    stdout, _ = shared.Survivor.replace("stdout"), shared.Survivor.replace("stderr")
     try:
         main(prog_name="relunmd")
     except SystemExit as end:
         lost = None if stdout is None else stdout.lost
         if lost is None or isinstance(lost, BrokenPipeError) or end.code:
             raise
-        running.echo(f"Error: stdout could not be written: {lost.strerror}.", err=True)
+        shared.echo(f"Error: stdout could not be written: {lost.strerror}.", err=True)
         sys.exit(1)

@@ -8,10 +8,10 @@ against its hash. `load(name)` gets any of the real ones by name, `LOADERS` list
 from collections.abc import Callable
 from typing import Any
 
-from relunmd.datasets import images, store, text
+from relunmd.datasets import image_sets, store, text_sets
 from relunmd.datasets.generated import planted, synthetic
-from relunmd.datasets.images import cbcl, digits, mnist
-from relunmd.datasets.text import classic, kos, newsgroups
+from relunmd.datasets.image_sets import cbcl, digits, mnist
+from relunmd.datasets.text_sets import classic, kos, newsgroups
 from relunmd.errors import InputError
 
 __all__ = [
@@ -39,11 +39,11 @@ LOADERS: dict[str, Callable[..., Any]] = {
 """The real data sets by name."""
 
 _FILES = {
-    "mnist": images.MNIST_FILES,
-    "cbcl": (images.CBCL.path,),
-    "kos": (text.KOS.path,),
-    "classic": (text.CLASSIC.path,),
-    "20newsgroups": (text.NEWSGROUPS.path,),
+    "mnist": image_sets.MNIST_FILES,
+    "cbcl": (image_sets.CBCL.path,),
+    "kos": (text_sets.KOS.path,),
+    "classic": (text_sets.CLASSIC.path,),
+    "20newsgroups": (text_sets.NEWSGROUPS.path,),
 }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from relunmd.errors import DatasetError
-from relunmd.files import write_beside
+from relunmd.io.atomic import write_beside
 
 __all__ = ["RemoteFile", "cache_folder", "find", "find_in", "folders", "get"]
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd import datasets
+from relunmd.comparison.plan import Matrix, Setup
 from relunmd.errors import DatasetError
 from relunmd.experiments.minvol import minvol_nmf, nonnegative_least_squares
-from relunmd.experiments.plan import Matrix, Setup
-from relunmd.files import write_beside
+from relunmd.io.atomic import write_beside
 
 __all__ = ["COMPONENTS", "FacesBasis"]
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from relunmd.experiments.contenders import Contender
-from relunmd.experiments.experiment import PAPERS, mean
+from relunmd.comparison.contenders import Contender
+from relunmd.comparison.experiment import PAPERS, mean
+from relunmd.comparison.plan import Case, Run, Setup, synthetic
+from relunmd.comparison.report import Cell, Claim, Paragraph, Strong, Table
+from relunmd.comparison.result_file import Results
 from relunmd.experiments.paper import Counts
-from relunmd.experiments.plan import Case, Run, Setup, synthetic
-from relunmd.experiments.results import Results
-from relunmd.report import Cell, Claim, Paragraph, Strong, Table
-from relunmd.solve import Limits
+from relunmd.loop.driver import Limits
 
 __all__ = ["TOLERANCE", "CountTable", "Line", "faster"]
 

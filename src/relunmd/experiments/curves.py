@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.charts import Axis, Chart, Line, Series
-from relunmd.experiments import pictures
-from relunmd.experiments.contenders import Contender
-from relunmd.experiments.experiment import SIX, TSVD, all_of, error_at, mean, milliseconds, seconds_each
-from relunmd.experiments.plan import Case, Matrix, Run, Setup
-from relunmd.experiments.results import Results
-from relunmd.report import Block, Drawing, Paragraph, Table
-from relunmd.solve import Limits
+from relunmd.comparison import pictures
+from relunmd.comparison.contenders import Contender
+from relunmd.comparison.experiment import SIX, TSVD, all_of, error_at, mean, milliseconds, seconds_each
+from relunmd.comparison.plan import Case, Matrix, Run, Setup
+from relunmd.comparison.report import Block, Drawing, Paragraph, Table
+from relunmd.comparison.result_file import Results
+from relunmd.loop.driver import Limits
+from relunmd.plot.chart import Axis, Chart, Line, Series
 
 __all__ = ["Curves", "Drawn"]
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from relunmd.comparison.experiment import Experiment, not_seen
+from relunmd.comparison.plan import Setup, mnist
+from relunmd.comparison.report import Claim, Section
+from relunmd.comparison.result_file import Results
 from relunmd.experiments.curves import Curves, Drawn
-from relunmd.experiments.experiment import Experiment, not_seen
-from relunmd.experiments.plan import Setup, mnist
-from relunmd.experiments.results import Results
-from relunmd.report import Claim, Section
 
 __all__ = ["FIGURE_1A"]
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from relunmd.comparison.experiment import PAPERS, Experiment, all_of, mean, not_seen, seconds_each
+from relunmd.comparison.plan import Setup, mnist
+from relunmd.comparison.report import Claim, Paragraph, Section
+from relunmd.comparison.result_file import Results
 from relunmd.experiments.curves import Curves, Drawn
-from relunmd.experiments.experiment import PAPERS, Experiment, all_of, mean, not_seen, seconds_each
 from relunmd.experiments.paper import TABLE3
-from relunmd.experiments.plan import Setup, mnist
-from relunmd.experiments.results import Results
-from relunmd.report import Claim, Paragraph, Section
 
 __all__ = ["FIGURE_1B"]
 

@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relunmd.comparison import pictures
+from relunmd.comparison.experiment import PAPERS, TSVD, Experiment, not_seen
+from relunmd.comparison.plan import Run, Setup
+from relunmd.comparison.report import Claim, Paragraph, Picture, Section
+from relunmd.comparison.result_file import Results
 from relunmd.errors import DatasetError
-from relunmd.experiments import fig3, pictures
+from relunmd.experiments import fig3
 from relunmd.experiments.basis import FacesBasis
-from relunmd.experiments.experiment import PAPERS, TSVD, Experiment, not_seen
-from relunmd.experiments.plan import Run, Setup
-from relunmd.experiments.results import Results
-from relunmd.plot import images, look
-from relunmd.report import Claim, Paragraph, Picture, Section
+from relunmd.plot import image_sheets, style
 
 __all__ = ["FIGURE_4", "mosaic", "smear"]
 
@@ -31,7 +32,7 @@ def mosaic(U: Array, across: int = 10, side: int = 19) -> Array:
     """The columns of U as images in a grid, each brightened to its own largest entry, with lines between."""
     bright = U / np.maximum(U.max(axis=0), 1e-300)
     upright = bright.T.reshape(-1, side, side).transpose(0, 2, 1)  # They are stored column by column.
-    return images.mosaic(upright.reshape(-1, side * side), (side, side), across, gap=1.0)
+    return image_sheets.mosaic(upright.reshape(-1, side * side), (side, side), across, gap=1.0)
 
 
 def smear(U: Array, approximation: Array) -> float:
@@ -83,12 +84,12 @@ def _picture(setup: Setup, U: Array, found: dict[str, Array]) -> Picture:
         panels.append((f"{label}, r = {RANK}, error {error:.2f}", approximation))
     across = 2 if len(panels) <= 4 else 3
     down = -(-len(panels) // across)
-    made, _ = look.figure(4.0 * across, 4.25 * down)
+    made, _ = style.figure(4.0 * across, 4.25 * down)
     made.clear()
     for place, (label, shown) in enumerate(panels, 1):
         ax = made.add_subplot(down, across, place)
         ax.imshow(mosaic(shown), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
-        look.titled(ax, label)
+        style.titled(ax, label)
         ax.set_axis_off()
     pictures.save(made, setup.output / "fig4.png")
     return Picture("fig4.png", f"Basis images of faces: {'; '.join(label for label, _ in panels)}.")

@@ -3,24 +3,24 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from relunmd.comparison.contenders import added
+from relunmd.comparison.experiment import Experiment
+from relunmd.comparison.plan import Setup
+from relunmd.comparison.plan_display import Display
+from relunmd.comparison.report import Code, Link, Paragraph, Part, Report, Section
+from relunmd.comparison.report_building import check_folder, make_report
+from relunmd.comparison.result_file import Results
+from relunmd.comparison.runner import Outcome
 from relunmd.errors import InputError
-from relunmd.experiments.contenders import added
-from relunmd.experiments.display import Display
-from relunmd.experiments.experiment import Experiment
 from relunmd.experiments.fig1a import FIGURE_1A
 from relunmd.experiments.fig1b import FIGURE_1B
 from relunmd.experiments.fig2 import FIGURE_2
 from relunmd.experiments.fig3 import FIGURE_3
 from relunmd.experiments.fig4 import FIGURE_4
-from relunmd.experiments.making import check_folder, make_report
-from relunmd.experiments.plan import Setup
-from relunmd.experiments.results import Results
-from relunmd.experiments.runner import Outcome
 from relunmd.experiments.table1 import TABLE_1
 from relunmd.experiments.table2 import TABLE_2
 from relunmd.experiments.table3 import TABLE_3
 from relunmd.experiments.table4 import TABLE_4
-from relunmd.report import Code, Link, Paragraph, Part, Report, Section
 
 __all__ = ["EXPERIMENTS", "reproduce"]
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from relunmd.experiments.contenders import Contender
-from relunmd.experiments.experiment import Experiment, all_of, mean
+from relunmd.comparison.contenders import Contender
+from relunmd.comparison.experiment import Experiment, all_of, mean
+from relunmd.comparison.plan import Case, Run, Setup, synthetic
+from relunmd.comparison.report import Cell, Claim, Paragraph, Section, Strong, Table
+from relunmd.comparison.result_file import Results
 from relunmd.experiments.paper import TABLE1
-from relunmd.experiments.plan import Case, Run, Setup, synthetic
-from relunmd.experiments.results import Results
-from relunmd.report import Cell, Claim, Paragraph, Section, Strong, Table
-from relunmd.solve import Limits
+from relunmd.loop.driver import Limits
 
 __all__ = ["TABLE_1"]
 

@@ -1,11 +1,11 @@
 """Table 3: A-NMD, 3B-NMD, EM and A-EM, by size."""
 
+from relunmd.comparison.experiment import PAPERS, Experiment
+from relunmd.comparison.plan import Setup
+from relunmd.comparison.report import Section
+from relunmd.comparison.result_file import Results
 from relunmd.experiments.counts import CountTable, everyone, faster
-from relunmd.experiments.experiment import PAPERS, Experiment
 from relunmd.experiments.paper import TABLE3
-from relunmd.experiments.plan import Setup
-from relunmd.experiments.results import Results
-from relunmd.report import Section
 
 __all__ = ["FOUR", "TABLE_3"]
 

@@ -1,12 +1,12 @@
 """Table 4: A-NMD, 3B-NMD, EM and A-EM, by rank."""
 
+from relunmd.comparison.experiment import Experiment
+from relunmd.comparison.plan import Setup
+from relunmd.comparison.report import Code, Paragraph, Part, Section
+from relunmd.comparison.result_file import Results
 from relunmd.experiments.counts import CountTable, faster
-from relunmd.experiments.experiment import Experiment
 from relunmd.experiments.paper import TABLE4
-from relunmd.experiments.plan import Setup
-from relunmd.experiments.results import Results
 from relunmd.experiments.table3 import FOUR
-from relunmd.report import Code, Paragraph, Part, Section
 
 __all__ = ["TABLE_4"]
 

@@ -1,8 +1,8 @@
 """Starts: a registry of settings objects, each of which makes W and H."""
 
 from relunmd.init.auto import AutoInit
-from relunmd.init.base import Init
 from relunmd.init.given import GivenInit
+from relunmd.init.initialization import Init
 from relunmd.init.nuclear import NuclearInit
 from relunmd.init.random import RandomInit
 from relunmd.init.spectral import MeanCorrectedInit, ShiftedInit, TSVDInit

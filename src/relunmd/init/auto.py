@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from relunmd.init.base import Array, Init
+from relunmd.engine.problem import Problem
+from relunmd.init.initialization import Array, Init
 from relunmd.init.spectral import ShiftedInit, TSVDInit
-from relunmd.problem import Problem
 
 __all__ = ["AutoInit"]
 

@@ -5,13 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from relunmd.executor import Rows, Sums
-from relunmd.init.base import Array, Init
-from relunmd.linalg import Sweep, truncated_svd
-from relunmd.linalg.tsvd import empty_share
-from relunmd.matrix import Block
-from relunmd.passes import LATENT, residual_strip
-from relunmd.problem import Problem
+from relunmd.engine.executor import Rows, Sums
+from relunmd.engine.linalg import Sweep, truncated_svd
+from relunmd.engine.linalg.truncated_svd import empty_share
+from relunmd.engine.matrix import Block
+from relunmd.engine.passes import LATENT, residual_strip
+from relunmd.engine.problem import Problem
+from relunmd.init.initialization import Array, Init
 
 __all__ = ["GivenInit"]
 

@@ -15,14 +15,14 @@ from typing import ClassVar
 import numpy as np
 from scipy import linalg
 
-from relunmd import kernels
+from relunmd.engine import kernels
+from relunmd.engine.executor import Rows, Sums
+from relunmd.engine.linalg import sweep_rows, truncated_svd
+from relunmd.engine.matrix import Block, DenseSource, Matrix
+from relunmd.engine.problem import Problem
 from relunmd.errors import InputError
-from relunmd.executor import Rows, Sums
-from relunmd.init.base import Array, Init
+from relunmd.init.initialization import Array, Init
 from relunmd.init.random import RandomInit
-from relunmd.linalg import sweep_rows, truncated_svd
-from relunmd.matrix import Block, DenseSource, Matrix
-from relunmd.problem import Problem
 
 __all__ = ["NuclearInit"]
 

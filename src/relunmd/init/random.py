@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from relunmd.init.base import Array, Init, best_multiple
-from relunmd.problem import Problem
+from relunmd.engine.problem import Problem
+from relunmd.init.initialization import Array, Init, best_multiple
 
 __all__ = ["RandomInit"]
 

@@ -10,13 +10,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from relunmd.engine.executor import Rows, Sums
+from relunmd.engine.linalg import truncated_svd
+from relunmd.engine.matrix import Block
+from relunmd.engine.passes import sweep_of_x
+from relunmd.engine.problem import Problem
 from relunmd.errors import InputError
-from relunmd.executor import Rows, Sums
-from relunmd.init.base import Array, Init, best_multiple
-from relunmd.linalg import truncated_svd
-from relunmd.matrix import Block
-from relunmd.passes import sweep_of_x
-from relunmd.problem import Problem
+from relunmd.init.initialization import Array, Init, best_multiple
 
 __all__ = ["MeanCorrectedInit", "ShiftedInit", "TSVDInit"]
 

@@ -13,6 +13,6 @@ colour, dash and marker in all of them; these differ in lightness too, so that t
 """
 
 from relunmd.plot.curves import convergence, error_by_rank, spectrum
-from relunmd.plot.images import components, reconstructions
+from relunmd.plot.image_sheets import components, reconstructions
 
 __all__ = ["components", "convergence", "error_by_rank", "reconstructions", "spectrum"]

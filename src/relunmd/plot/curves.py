@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from relunmd.charts import Axis, Chart, Line, Series
-from relunmd.cluster import fetched
+from relunmd.engine.distributed import fetched
 from relunmd.errors import InputError
-from relunmd.plot import look
-from relunmd.plot.images import dense
+from relunmd.plot import style
+from relunmd.plot.chart import Axis, Chart, Line, Series
+from relunmd.plot.image_sheets import dense
 from relunmd.plot.subjects import Factors, Subject, curves_of, errors_of, factors_of
 
 __all__ = ["convergence", "convergence_chart", "error_by_rank", "error_by_rank_chart", "spectrum", "spectrum_chart"]
@@ -46,7 +46,7 @@ def convergence(runs: Subject, ax: Any = None, *, rank: int | None = None, over:
     """
     if over not in _OVER:
         raise InputError(f"over must be one of {', '.join(_OVER)}. Got {over!r}.")
-    return look.draw(convergence_chart(curves_of(runs, rank, over), title, over), look.axes(ax))
+    return style.draw(convergence_chart(curves_of(runs, rank, over), title, over), style.axes(ax))
 
 
 def convergence_chart(series: list[Series], title: str, over: str = "time", lines: tuple[Line, ...] = ()) -> Chart:
@@ -79,7 +79,7 @@ def error_by_rank(runs: Subject, ax: Any = None, *, title: str = "") -> Any:
     >>> [tick.get_text() for tick in ax.get_xticklabels()]
     ['2', '4', '8']
     """
-    return look.draw(error_by_rank_chart(errors_of(runs), title), look.axes(ax))
+    return style.draw(error_by_rank_chart(errors_of(runs), title), style.axes(ax))
 
 
 def error_by_rank_chart(
@@ -125,7 +125,7 @@ def spectrum(
     'singular value'
     """
     own = None if X is None else np.linalg.svd(dense(X), compute_uv=False)
-    return look.draw(spectrum_chart(factors_of(runs, rank), title, own), look.axes(ax))
+    return style.draw(spectrum_chart(factors_of(runs, rank), title, own), style.axes(ax))
 
 
 def spectrum_chart(runs: list[Factors], title: str, own: Array | None = None) -> Chart:

@@ -7,8 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.charts import Series, shown_name
 from relunmd.errors import InputError
+from relunmd.plot.chart import Series, shown_name
 from relunmd.result import Decomposition
 
 __all__ = ["Compared", "Factors", "Subject", "curves_of", "errors_of", "factors_of"]

@@ -1,0 +1,53 @@
+"""`--dask`: a matrix file on the workers of a cluster, one that is running or one on this machine."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from relunmd.cli import shared
+from relunmd.errors import ClusterError
+
+if TYPE_CHECKING:
+    from relunmd.engine.distributed import ClusterSource
+
+__all__ = ["on_dask"]
+
+_LOCAL = "local"
+_SECONDS = 15
+
+
+@contextmanager
+def on_dask(
+    where: str, matrix: str, array: str | None, names: str | None, threads: int | None, quiet: bool
+) -> Iterator["ClusterSource"]:
+    """The matrix in a file, its rows on the workers of the cluster at `where`; "local" starts one for the time."""
+    from relunmd._util import need
+    from relunmd.engine.distributed.partitioned_files import open_file
+
+    distributed = need("distributed", "--dask needs", "dask")
+    with ExitStack() as stack:
+        if where == _LOCAL:
+            from relunmd.engine.executor import usable_cores
+
+            cluster: Any = stack.enter_context(
+                distributed.LocalCluster(
+                    n_workers=threads or usable_cores(),
+                    threads_per_worker=1,
+                    dashboard_address=":0",
+                    preload="relunmd.engine.distributed.ignore_sigint",
+                )
+            )
+            client = stack.enter_context(distributed.Client(cluster))
+        else:
+            try:
+                client = stack.enter_context(distributed.Client(where, timeout=_SECONDS))
+            except (OSError, ValueError, distributed.TimeoutError) as reason:
+                raise ClusterError(
+                    f"--dask must be local, or the address of a scheduler such as tcp://10.0.0.1:8786. "
+                    f"Got {where!r}, where none answers."
+                ) from reason
+        if not quiet:
+            shared.echo(f"{len(client.nthreads())} workers; dashboard {client.dashboard_link}", err=True)
+        source = open_file(matrix, array, names, client)
+        stack.callback(source.close)
+        yield source

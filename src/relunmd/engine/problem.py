@@ -1,0 +1,172 @@
+"""What an algorithm or a start is given: X, the rank, and the one way to look at X."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relunmd.engine import kernels
+from relunmd.engine.executor import BlockFunction, Executor, Rows, Sums, Wanted
+from relunmd.engine.matrix import Block, Matrix
+from relunmd.io.archive import count
+
+__all__ = ["Facts", "Fingerprint", "Problem"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Sums over the scaled entries, and the checksum of the entries as they are; computed when X is validated."""
+
+    total: float
+    squares: float
+    positives: int
+    checksum: str = ""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What identifies X.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : str
+        The data type of X as given.
+    nonzeros : int
+        Number of nonzero entries.
+    total : float
+        Sum of the entries.
+    norm : float
+        Frobenius norm.
+    checksum : str
+        Of the places and values of all nonzero entries, 16 hexadecimal digits. It does not depend on how X is stored.
+        Empty if the file that the fingerprint was read from has none.
+    """
+
+    shape: tuple[int, int]
+    dtype: str
+    nonzeros: int
+    total: float
+    norm: float
+    checksum: str = ""
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Fingerprint":
+        """Parse a fingerprint from a file; raises an exception if it is damaged."""
+        m, n = found["shape"]
+        shape = count(m, "rows"), count(n, "columns")
+        # Files of development versions have the square of the norm, which overflows, and no checksum.
+        norm = float(found["norm"]) if "norm" in found else math.sqrt(float(found["squares"]))
+        nonzeros, total = count(found["nonzeros"], "nonzeros"), float(found["total"])  # Infinite for a very large X.
+        return cls(shape, str(found["dtype"]), nonzeros, total, norm, str(found.get("checksum", "")))
+
+    def differences(self, other: "Fingerprint") -> list[str]:
+        """The names of the attributes that differ beyond rounding, which depends on how a matrix is stored."""
+        found = [name for name in ("shape", "dtype", "nonzeros") if getattr(self, name) != getattr(other, name)]
+        sums = ("total", "norm")
+        found += [n for n in sums if not math.isclose(getattr(self, n), getattr(other, n), rel_tol=1e-10)]
+        known = self.checksum and other.checksum and self.checksum != other.checksum
+        return [*found, "checksum"] if known else found
+
+
+@dataclass(frozen=True)
+class Problem:
+    """X ≈ max(0, WH) with W m×rank and H rank×n; everything in the scaled units of `matrix`."""
+
+    matrix: Matrix
+    rank: int
+    facts: Facts
+    executor: Executor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.matrix.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.matrix.dtype
+
+    @property
+    def zero_share(self) -> float:
+        """The share of the entries of X that are zero."""
+        m, n = self.shape
+        return 1.0 - self.facts.positives / (m * n)
+
+    @property
+    def mean_positive(self) -> float:
+        """The mean of the positive entries of X."""
+        return self.facts.total / self.facts.positives
+
+    @property
+    def fingerprint(self) -> Fingerprint:
+        """Of X in the user's units."""
+        facts, scale = self.facts, np.float64(self.matrix.scale)
+        with np.errstate(over="ignore"):  # The sum of very large entries may be infinite.
+            total, norm = float(facts.total / scale), self.norm
+        return Fingerprint(self.shape, str(self.matrix.source.dtype), facts.positives, total, norm, facts.checksum)
+
+    @property
+    def norm(self) -> float:
+        """The Frobenius norm of X in the user's units; infinite if float64 cannot hold it."""
+        with np.errstate(over="ignore"):
+            return float(np.sqrt(self.facts.squares) / np.float64(self.matrix.scale))
+
+    def run(
+        self,
+        function: BlockFunction,
+        rows: Mapping[str, Array] | None = None,
+        out: Mapping[str, Wanted] | None = None,
+        **shared: Any,
+    ) -> tuple[Rows, Sums]:
+        """One pass over X; see Executor.run."""
+        return self.executor.run(self.matrix, function, rows, out, **shared)
+
+    def over_rows(
+        self,
+        function: BlockFunction,
+        rows: Mapping[str, Array] | None = None,
+        out: Mapping[str, Wanted] | None = None,
+        **shared: Any,
+    ) -> tuple[Rows, Sums]:
+        """The same for a function that looks at arrays of m rows alone and not at X: no pass."""
+        return self.executor.over_rows(self.matrix, function, rows, out, **shared)
+
+    def gram(self, W: Array) -> Array:
+        """WᵀW in float64, for an array W of m rows."""
+        found: Array = self.over_rows(_gram_block, {"W": W})[1]["WW"]
+        return found
+
+    def times(self, W: Array, T: Array) -> Array:
+        """W·T, for an array W of m rows and a small T, in W's float type."""
+        return self.over_rows(_times_block, {"W": W}, {"WT": (T.shape[1], W.dtype)}, T=T.astype(W.dtype))[0]["WT"]
+
+    def relative(self, squares: float) -> float:
+        """The relative error E of a sum of squared residuals."""
+        return float(np.sqrt(squares / self.facts.squares))
+
+    def error(self, W: Array, H: Array) -> float:
+        """E(WH) = ‖X − max(0, WH)‖ / ‖X‖; one pass."""
+        return self.relative(self.run(_squared_error, {"W": W}, H=H)[1]["squares"])
+
+
+def _squared_error(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
+    squares = 0.0
+    for at in x.strips:
+        for tile in x.across(at):
+            squares += kernels.squared_error(x.theta(tile, rows["W"], H), tile.X, tile.scale)
+    return {"squares": squares}
+
+
+def _gram_block(x: Block, rows: Rows, out: Rows) -> Sums:
+    W = rows["W"].astype(np.float64, copy=False)
+    return {"WW": W.T @ W}
+
+
+def _times_block(x: Block, rows: Rows, out: Rows, *, T: Array) -> Sums:
+    np.matmul(rows["W"], T, out=out["WT"])
+    return {}

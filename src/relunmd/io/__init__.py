@@ -1,0 +1,1 @@
+"""Files: readers and writers of matrices, the archive that results and checkpoints are stored in, atomic writes."""

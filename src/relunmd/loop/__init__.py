@@ -1,0 +1,1 @@
+"""The one loop that runs every algorithm: iterations, stopping criteria, callbacks, checkpoints, recovery."""
