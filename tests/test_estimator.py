@@ -173,7 +173,7 @@ def test_a_fit_keeps_the_better_w_and_transform_finds_it(kind, density, rank):
 
 
 def test_with_more_rows_than_are_kept_a_fit_still_keeps_the_better_w(monkeypatch):
-    for module in ("rows", "estimator"):
+    for module in ("new_rows", "estimator"):
         monkeypatch.setattr(f"relunmd.{module}.spread", lambda count, *sizes: np.arange(0, count, 4))
     for seed in range(3):
         X = sparse_noise("binary", 0.08, seed)

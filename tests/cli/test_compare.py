@@ -95,7 +95,7 @@ class TestCompare:
             done = run("compare X.npy -r 2 --algorithms failing,qn --max-iter 2 -o out", code=1)
         finally:
             comparison.unregister("failing")
-        assert "failing failed: ValueError: oops (test_comparing.py, line " in done.stderr
+        assert "failing failed: ValueError: oops (test_compare.py, line " in done.stderr
         assert "The best of the algorithms is qn" in done.stdout
 
     def test_names_from_a_file(self, run, folder):

@@ -470,7 +470,7 @@ class TestRefused:
 
 @pytest.mark.parametrize("number", range(1, checkpoints._VERSION + 1))
 def test_a_checkpoint_of_every_version_is_gone_on_from(tmp_path, number):
-    shutil.copy(HERE / "data" / f"checkpoint-{number}.npz", tmp_path / "run.npz")
+    shutil.copy(HERE.parent / "data" / f"checkpoint-{number}.npz", tmp_path / "run.npz")
     told = []
     d = run(tmp_path / "run.npz", max_iter=12, callback=told.append)
     assert [progress.iteration for progress in told] == [11, 12]

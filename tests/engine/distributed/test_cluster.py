@@ -157,7 +157,7 @@ def test_tasks_have_names(client):
 
 def test_nothing_stays_on_the_workers_but_what_was_handed_over(client):
     d = relunmd.decompose(chunked(), **RUN)
-    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").cluster.worker._STORES))
+    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").engine.distributed.worker._STORES))
     assert set(stores.values()) == {0}
     assert d.W.compute().shape == (len(X), 6)
 
@@ -242,7 +242,7 @@ class TestTheEstimator:
 def test_what_cannot_be_used_is_said_in_one_sentence(client, make, settings, why):
     with pytest.raises(InputError, match=why):
         relunmd.decompose(make(), **RUN | settings)
-    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").cluster.worker._STORES))
+    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").engine.distributed.worker._STORES))
     assert set(stores.values()) == {0}
 
 

@@ -167,7 +167,7 @@ def test_progress_in_words(capsys):
 
 def test_the_readmes_example_runs(tmp_path):
     """As a file of its own, which its worker processes import."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
     (example,) = [text for text in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "Client(" in text]
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     done = subprocess.run(

@@ -34,7 +34,7 @@ KINDS = {
 def given(request, client):
     """X on Dask; afterwards nothing of it is left on the workers."""
     yield KINDS[request.param](client)
-    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").cluster.worker._STORES))
+    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").engine.distributed.worker._STORES))
     assert set(stores.values()) == {0}
 
 

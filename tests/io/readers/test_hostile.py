@@ -27,7 +27,7 @@ from relunmd.io.readers import bounds, chunk_sizes, guarded_store, hdf5, open_ma
 from relunmd.io.readers.collected import Collected
 from tests.io.readers.hostile import frame
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _MOST_BYTES = 300 << 20
 REFUSALS = {
     "zeros.parquet": "its table of shape .* would take",

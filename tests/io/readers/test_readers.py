@@ -25,7 +25,7 @@ from relunmd.io.readers import open_matrix
 from relunmd.validation import check_matrix
 from tests.io.readers import samples
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
