@@ -29,8 +29,8 @@ from relunmd.engine.distributed import ClusterExecutor, open_distributed
 from relunmd.engine.executor import ThreadExecutor
 from relunmd.engine.matrix import RowLayout
 from relunmd.engine.passes import LATENT, gradient
+from relunmd.engine.problem_setup import check_matrix, make_problem
 from relunmd.init import ShiftedInit
-from relunmd.validation import check_matrix, make_problem
 
 ALGORITHMS = ("3b-factored", "qn")
 RANK = 32
@@ -110,12 +110,12 @@ class Stepped:
         self.problem = make_problem(source, FLOAT, RANK, executor)
         self.algorithm = ALGORITHMS_BY_NAME[algorithm]()
         W, H = ShiftedInit().make(self.problem, np.random.default_rng(0))
-        self.state = self.algorithm.start(self.problem, W, H)
+        self.state = self.algorithm.first_state(self.problem, W, H)
         self.seconds = []
 
     def step(self):
         begin = time.perf_counter()
-        self.state = self.algorithm.step(self.problem, self.state)
+        self.state = self.algorithm.next_state(self.problem, self.state)
         self.seconds.append(time.perf_counter() - begin)
 
     @property

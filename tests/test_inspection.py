@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from relunmd.engine.problem_setup import check_matrix
 from relunmd.errors import InputError
 from relunmd.inspection import row_parts, survey
-from relunmd.validation import check_matrix
 from tests.io.readers.samples import matrix
 
 

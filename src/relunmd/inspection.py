@@ -14,7 +14,7 @@ from scipy import sparse
 
 from relunmd.engine.distributed import refuse_distributed
 from relunmd.engine.matrix import Source
-from relunmd.validation import check_matrix
+from relunmd.engine.problem_setup import check_matrix
 
 __all__ = ["Survey", "row_parts", "survey"]
 

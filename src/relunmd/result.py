@@ -197,7 +197,7 @@ class Decomposition:
         i, j = np.atleast_1d(rows), np.atleast_1d(columns)
         if i.shape != j.shape or i.ndim != 1:
             raise InputError(
-                f"rows and columns must be two lists of the same length. Got shapes {i.shape} and {j.shape}."
+                f"rows and columns must be two lists of the same length; got shapes {i.shape} and {j.shape}."
             )
         return np.asarray(np.einsum("ij,ji->i", fetched(self.W[i]), self.H[:, j]))
 
@@ -310,7 +310,7 @@ class Decomposition:
         largest = max(self.W.nbytes, self.H.nbytes)
         if largest >= _MOST_MATLAB:
             raise InputError(
-                f"A .mat file of version 5 holds arrays below 2 GiB. Got W and H of up to {largest} bytes."
+                f"A .mat file of version 5 holds arrays below 2 GiB; got W and H of up to {largest} bytes."
             )
         members: dict[str, Any] = {
             "W": fetched(self.W),

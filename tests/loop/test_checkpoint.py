@@ -463,7 +463,7 @@ class TestRefused:
         assert relunmd.Decomposition.load(tmp_path / "run.npz").n_iter == 3
 
     def test_another_version_of_the_algorithm(self, path, monkeypatch):
-        monkeypatch.setattr(relunmd.QuasiNewton, "state_type", relunmd.algorithm.State)
+        monkeypatch.setattr(relunmd.QuasiNewton, "keeps", {})
         with pytest.raises(FileError, match="another version of the algorithm"):
             run(path)
 

@@ -27,7 +27,7 @@ def on_dask(
     distributed = need("distributed", "--dask needs", "dask")
     with ExitStack() as stack:
         if where == _LOCAL:
-            from relunmd.engine.executor import usable_cores
+            from relunmd.engine.blas_threads import usable_cores
 
             cluster: Any = stack.enter_context(
                 distributed.LocalCluster(

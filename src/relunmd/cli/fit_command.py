@@ -163,10 +163,10 @@ def fit(
     .npz or .parquet files with some rows each, which the workers read.
     """
     import relunmd
+    from relunmd.arguments import check_limits
     from relunmd.io.archive import kind_of
     from relunmd.io.readers import open_matrix
     from relunmd.loop.progress_display import ProgressDisplay
-    from relunmd.validation import check_limits
 
     shared.check_input(matrix)
     method = _method(algorithm, ridge)
@@ -228,10 +228,10 @@ def fit(
     click.get_current_context().exit(codes.get(d.status, int(elsewhere)))
 
 
-def _method(name: str, ridge: float) -> "Algorithm[Any]":
+def _method(name: str, ridge: float) -> "Algorithm":
     """The algorithm of that name, with a ridge if one is given."""
     import relunmd
-    from relunmd.validation import check_algorithm, check_ridge
+    from relunmd.arguments import check_algorithm, check_ridge
 
     if name.lower() not in {"auto", *relunmd.algorithms()}:
         raise InputError(f"--algorithm must be one of auto, {', '.join(relunmd.algorithms())}. Got {name!r}.")

@@ -166,10 +166,10 @@ def convert(
     """
     import numpy as np
 
+    from relunmd.engine.problem_setup import check_matrix
     from relunmd.inspection import row_parts
     from relunmd.io.readers import open_matrix
     from relunmd.io.writers import Parts, check_suffix, write_matrix
-    from relunmd.validation import check_matrix
 
     shared.check_input(source)
     place = shared.check_output(target, force, source)

@@ -49,9 +49,9 @@ def transform(
     each component.
     """
     import relunmd
+    from relunmd.engine.problem_setup import check_matrix
     from relunmd.io.readers import open_matrix
     from relunmd.io.writers import Parts, check_suffix, write_matrix
-    from relunmd.validation import check_matrix
 
     shared.check_input(matrix)
     place = shared.check_output(output, force, model, matrix)

@@ -96,7 +96,7 @@ def fit_rows(
         starts=_Starts.of(solver, known),
     )
     shares = sums["positive"] / problem.shape[0]
-    return RowFit(out["W"], sums["squares"], out["row_errors"], shares, int(sums["limited"]))
+    return RowFit(out.W, sums["squares"], out.row_errors, shares, int(sums["limited"]))
 
 
 def spread(count: int, rank: int, n_columns: int) -> Array:
@@ -147,7 +147,7 @@ def improve_rows(problem: Problem, W: Array, H: Array, penalty: float, metric: A
         {"W": W.shape[1]},
         solver=solver,
     )
-    return solver.in_units(out["W"])
+    return solver.in_units(out.W)
 
 
 @dataclass(frozen=True)
@@ -355,8 +355,8 @@ def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, starts: _Sta
         best[:] = _Rows(x, X, 1.0, solver, W).objective(ERROR)
         unfinished = np.zeros(tile.n_rows, bool)
         initial = [*starts.make(X, solver)]
-        if "W0" in rows:
-            given = rows["W0"][tile.rows].astype(np.float64)
+        if hasattr(rows, "W0"):
+            given = rows.W0[tile.rows].astype(np.float64)
             initial.append((np.ldexp(given, (of_x - _exponent(solver.unit))[:, None]), (ERROR,)))
         for start, leaks in initial:
             objective, converged = _descended(_Rows(x, X, 1.0, solver, start), leaks, max_steps)
@@ -366,8 +366,8 @@ def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, starts: _Sta
         result.objective(ERROR)
         squares = np.maximum(result.facts[:, kernels.OBJECTIVE] - solver.penalty * np.sum(W * W, axis=1), 0)
         norms = result.facts[:, kernels.SQUARES]
-        out["W"][tile.rows] = np.ldexp(W, (_exponent(solver.unit) - of_x)[:, None])
-        out["row_errors"][tile.rows, 0] = np.sqrt(squares / np.where(norms > 0, norms, 1.0))
+        out.W[tile.rows] = np.ldexp(W, (_exponent(solver.unit) - of_x)[:, None])
+        out.row_errors[tile.rows, 0] = np.sqrt(squares / np.where(norms > 0, norms, 1.0))
         total += float(np.ldexp(squares, -2 * of_scaled).sum())
         positive += result.positive()
         limited += int(unfinished.sum())
@@ -387,13 +387,13 @@ def _descended(rows: _Rows, leaks: tuple[float, ...], max_steps: int) -> tuple[A
 @np.errstate(over="ignore", invalid="ignore")
 def _improve_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver) -> Sums:
     for tile in _tiles(x):
-        moving = _Rows(x, tile.X, tile.scale, solver, rows["W"][tile.rows].astype(np.float64))
-        moving.facts[:, kernels.WEIGHT] = rows["weights"][tile.rows, 0]
+        moving = _Rows(x, tile.X, tile.scale, solver, rows.W[tile.rows].astype(np.float64))
+        moving.facts[:, kernels.WEIGHT] = rows.weights[tile.rows, 0]
         moving.objective(ERROR)
         blind = moving.blind()
         moving.descend(ERROR, tol=1.0, max_steps=1, longest=1.0, live=np.flatnonzero(~blind))
         if blind.any():
             moving.objective(LATENT)
             moving.descend(LATENT, tol=1.0, max_steps=1, longest=1.0, live=np.flatnonzero(blind))
-        out["W"][tile.rows] = moving.W
+        out.W[tile.rows] = moving.W
     return {}

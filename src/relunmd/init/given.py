@@ -34,39 +34,39 @@ class GivenInit(Init):
         root = float(np.sqrt(problem.matrix.scale))
         given = {"W": problem.executor.placed(problem.matrix, self.W0)}
         rows, sums = problem.over_rows(_scaled_block, given, {"W": self.W0.shape[1]}, root=root)
-        W, H = rows["W"], np.ascontiguousarray((self.H0.astype(np.float64) * root).astype(problem.dtype))
+        W, H = rows.W, np.ascontiguousarray((self.H0.astype(np.float64) * root).astype(problem.dtype))
         if not (sums["positive"] and H.any()):  # A start of zeros is no start for 3B, whose W stays in the rows of H.
-            W, H = problem.over_rows(_scaled_block, given, {"W": 0}, root=root)[0]["W"], H[:0]
+            W, H = problem.over_rows(_scaled_block, given, {"W": 0}, root=root)[0].W, H[:0]
         missing = problem.rank - len(H)
         if missing == 0:
             return W, H
         more = truncated_svd(problem, lambda V: _sweep_of_gap(problem, W, H, V), missing, random, tol=1e-6)
         beside, _ = problem.over_rows(_beside_block, {"W": W, "more": more.W}, {"W": problem.rank})
-        return beside["W"], np.ascontiguousarray(np.vstack([H, more.H]))
+        return beside.W, np.ascontiguousarray(np.vstack([H, more.H]))
 
 
 def _scaled_block(x: Block, rows: Rows, out: Rows, *, root: float) -> Sums:
     """As many columns as there is room for, times `root`; and how many blocks have something in them."""
-    W = out["W"]
-    W[:] = rows["W"][:, : W.shape[1]].astype(np.float64) * root
+    W = out.W
+    W[:] = rows.W[:, : W.shape[1]].astype(np.float64) * root
     return {"positive": int(W.any())}
 
 
 def _beside_block(x: Block, rows: Rows, out: Rows) -> Sums:
-    np.concatenate([rows["W"], rows["more"]], axis=1, out=out["W"])
+    np.concatenate([rows.W, rows.more], axis=1, out=out.W)
     return {}
 
 
 def _sweep_of_gap(problem: Problem, W: Array, H: Array, V: Array) -> Sweep:
     out, sums = problem.run(_gap_block, {"W": W}, {"Y": V.shape[1]}, H=H, V=np.ascontiguousarray(V, problem.dtype))
-    return Sweep(out["Y"], sums["S"], sums["YY"])
+    return Sweep(out.Y, sums["S"], sums["YY"])
 
 
 def _gap_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array) -> Sums:
     sums = empty_share(x, V)
     for at in x.strips:
-        gap = residual_strip(x, at, rows["W"][at], H, LATENT, np.zeros((at.stop - at.start, 2)))
-        Y = gap.times(V, out["Y"][at])
+        gap = residual_strip(x, at, rows.W[at], H, LATENT, np.zeros((at.stop - at.start, 2)))
+        Y = gap.times(V, out.Y[at])
         gap.add_transposed_times(Y, sums["S"])
         sums["YY"] += Y.T @ Y
     return sums

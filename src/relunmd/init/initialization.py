@@ -45,6 +45,6 @@ def _cross_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     cross = squares = 0.0
     for at in x.strips:
         for tile in x.across(at):
-            products = kernels.cross_products(x.theta(tile, rows["W"], H), tile.X, tile.scale)
+            products = kernels.cross_products(x.theta(tile, rows.W, H), tile.X, tile.scale)
             cross, squares = cross + products[0], squares + products[1]
     return {"cross": cross, "squares": squares}

@@ -97,7 +97,7 @@ class _Spectrum:
         out, _ = self._executor.run(
             self._matrix, _product_block, {"left": self._A}, {"out": len(self._A)}, right=self._A.T
         )
-        self._gram = out["out"]
+        self._gram = out.out
         self.squares = float(np.trace(self._gram, dtype=np.float64))
 
     def norm(self) -> float:
@@ -113,7 +113,7 @@ class _Spectrum:
         self._executor.run(
             self._matrix,
             _product_block,
-            {"left": root["out"]},
+            {"left": root.out},
             {"out": Y if self._wide else Y.T},
             right=self._A,
         )
@@ -126,18 +126,18 @@ def _sum_of_roots(energies: Array) -> float:
 
 def _project_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     for tile in x.tiles():
-        T = x.theta(tile, rows["W"], H)
-        kernels.project(T, tile.X, tile.scale, out["Theta"][tile.rows])
+        T = x.theta(tile, rows.W, H)
+        kernels.project(T, tile.X, tile.scale, out.Theta[tile.rows])
     return {}
 
 
 def _descend_block(x: Block, rows: Rows, out: Rows, *, step: float) -> Sums:
     for tile in x.tiles():
         at = tile.rows
-        kernels.descend(rows["Theta"][at], rows["Y"][at], tile.X, tile.scale, out["out"][at], step)
+        kernels.descend(rows.Theta[at], rows.Y[at], tile.X, tile.scale, out.out[at], step)
     return {}
 
 
 def _product_block(x: Block, rows: Rows, out: Rows, *, right: Array) -> Sums:
-    out["out"][:] = rows["left"] @ right
+    out.out[:] = rows.left @ right
     return {}

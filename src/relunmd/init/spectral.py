@@ -51,7 +51,7 @@ class MeanCorrectedInit(Init):
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
         n = problem.shape[1]
         rows, sums = problem.run(_means_block, out={"total": 1})
-        left = rows["total"] / n
+        left = rows.total / n
         right = sums["total"][:, None] / problem.facts.total * n
         found = truncated_svd(
             problem, lambda V: sweep_of_x(problem, V, left=left, right=right), problem.rank, random, _ENOUGH
@@ -64,11 +64,11 @@ class MeanCorrectedInit(Init):
 
 def _means_block(x: Block, rows: Rows, out: Rows) -> Sums:
     total = np.zeros(x.n_columns)
-    out["total"][:] = 0
+    out.total[:] = 0
     for at in x.strips:
         for tile in x.across(at):
             X = tile.X.astype(np.float64) * tile.scale
-            out["total"][at] += X.sum(axis=1, keepdims=True)
+            out.total[at] += X.sum(axis=1, keepdims=True)
             total[tile.columns] += X.sum(axis=0)
     return {"total": total}
 

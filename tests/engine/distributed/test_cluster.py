@@ -13,7 +13,7 @@ from relunmd.engine.distributed.cluster_executor import ClusterExecutor
 from relunmd.engine.distributed.remote_rows import RowsOnWorkers
 from relunmd.engine.linalg import canonical
 from relunmd.engine.matrix import RowLayout
-from relunmd.validation import make_problem
+from relunmd.engine.problem_setup import make_problem
 from tests.conftest import relative_error, synthetic
 
 pytestmark = pytest.mark.xdist_group("cluster")

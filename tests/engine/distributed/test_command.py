@@ -19,7 +19,8 @@ import relunmd
 from relunmd.cli import main
 from relunmd.engine.distributed.partitioned_files import _folder, open_file
 from relunmd.errors import FileError, InputError
-from relunmd.loop.driver import Limits, Progress
+from relunmd.loop.callback import Progress
+from relunmd.loop.criteria import Limits
 from relunmd.loop.progress_display import ProgressDisplay
 from relunmd.memory import human_bytes
 from tests.cli.terminal import on_a_terminal

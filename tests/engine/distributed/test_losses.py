@@ -15,8 +15,8 @@ import relunmd
 from relunmd import Status
 from relunmd.engine.distributed import cluster_executor, worker_tasks
 from relunmd.engine.matrix import RowLayout
+from relunmd.engine.problem_setup import opened
 from relunmd.errors import ClusterError, FileError, InputError
-from relunmd.validation import opened
 from tests.conftest import synthetic
 
 pytestmark = pytest.mark.xdist_group("cluster")

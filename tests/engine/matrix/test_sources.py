@@ -9,7 +9,7 @@ from scipy import sparse
 from relunmd import InputError
 from relunmd.engine.matrix import CsrSource, DenseSource, Matrix, Scratch, StoredArray, StoredCsr, SumsPool
 from relunmd.engine.matrix import stored as stored_module
-from relunmd.validation import check_matrix
+from relunmd.engine.problem_setup import check_matrix
 
 M, N = 700, 9000  # Wide enough for several tiles in a row, and several blocks.
 

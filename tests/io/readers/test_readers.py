@@ -19,10 +19,10 @@ from PIL import Image
 from scipy import sparse
 
 import relunmd
+from relunmd.engine.problem_setup import check_matrix
 from relunmd.errors import FileError, InputError, MissingDependencyError, RelunmdError
 from relunmd.inspection import row_parts, survey
 from relunmd.io.readers import open_matrix
-from relunmd.validation import check_matrix
 from tests.io.readers import samples
 
 ROOT = Path(__file__).parents[3]

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd._util import need
+from relunmd.engine.blas_threads import one_blas_thread
 from relunmd.engine.distributed import worker as remote
 from relunmd.engine.distributed.cluster_source import MOST_LOSSES, ClusterSource
 from relunmd.engine.distributed.dask_results import check_rows
@@ -31,7 +32,7 @@ from relunmd.engine.distributed.placement import place
 from relunmd.engine.distributed.remote_rows import RowsOnWorkers
 from relunmd.engine.distributed.worker import LostRowsError, Order, Partial, Turned
 from relunmd.engine.distributed.worker_tasks import WorkersGoneError
-from relunmd.engine.executor import BlockFunction, Executor, Rows, RowsLostError, Sums, Wanted, one_blas_thread
+from relunmd.engine.executor import BlockFunction, Executor, Rows, RowsLostError, Sums, Wanted
 from relunmd.engine.matrix import Block, Matrix
 from relunmd.errors import ClusterError, InputError
 
@@ -115,7 +116,7 @@ class ClusterExecutor(Executor):
         rows: Mapping[str, Array],
         out: Mapping[str, Wanted],
         shared: Mapping[str, Any],
-    ) -> tuple[Rows, Sums]:
+    ) -> tuple[dict[str, Any], Sums]:
         if self._over:
             raise ClusterError("Rows on a cluster's workers, such as W of a Progress, are there while the run goes on.")
         made = {name: self._made(matrix, wanted) for name, wanted in out.items()}
@@ -137,7 +138,7 @@ class ClusterExecutor(Executor):
                 sums = self._looked(order, shared)
                 if self._ctrl_c.take():
                     raise KeyboardInterrupt
-                return made, sums  # type: ignore[return-value]
+                return made, sums
             except WorkersGoneError as reason:
                 self._replace_workers(reason)
                 if rows:  # Without rows to start from X is all there is to it.
@@ -291,7 +292,8 @@ class ClusterExecutor(Executor):
 
     def normal_rows(self, matrix: Matrix, n_columns: int, random: np.random.Generator) -> Array:
         seed = int(random.integers(2**63))
-        return self.over_rows(matrix, _normal_block, out={"W": n_columns}, seed=seed)[0]["W"]
+        W: Array = self.over_rows(matrix, _normal_block, out={"W": n_columns}, seed=seed)[0].W
+        return W
 
     def placed(self, matrix: Matrix, A: Any) -> Array:
         if isinstance(A, RowsOnWorkers):
@@ -486,5 +488,5 @@ def _nbytes(values: Mapping[str, Any]) -> int:
 
 def _normal_block(x: Block, rows: Rows, out: Rows, *, seed: int) -> Sums:
     random = np.random.default_rng([seed, x.rows.start])
-    out["W"][:] = random.standard_normal(out["W"].shape)
+    out.W[:] = random.standard_normal(out.W.shape)
     return {}

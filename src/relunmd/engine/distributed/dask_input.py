@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from relunmd._util import library_of, need
+from relunmd.engine.blas_threads import usable_cores
 from relunmd.engine.distributed.cluster_source import ClusterSource
 from relunmd.engine.distributed.parts import Computed
 from relunmd.engine.distributed.worker_tasks import check_client
-from relunmd.engine.executor import usable_cores
 from relunmd.errors import InputError
 
 __all__ = ["current_client", "is_distributed", "open_distributed", "refuse_distributed"]

@@ -84,7 +84,8 @@ class RowsOnWorkers(NDArrayOperatorsMixin):
         out, _ = self._executor.over_rows(
             self.matrix, _ufunc_block, rows, {"new": shape}, ufunc=ufunc, others=others, options=dict(options)
         )
-        return out["new"]  # type: ignore[return-value]
+        new: RowsOnWorkers = out.new
+        return new
 
     def _sums(self, function: Any, name: str) -> Any:
         return self._executor.over_rows(self.matrix, function, {"A": self})[1][name]  # type: ignore[dict-item]
@@ -100,20 +101,20 @@ def _ufunc_block(
     given = {**rows, **others}
     operands = [given[str(place)] for place in range(len(given))]
     if ufunc is np.positive and options:
-        out["new"][:] = operands[0]
+        out.new[:] = operands[0]
     else:
-        ufunc(*operands, out=out["new"], **options)
+        ufunc(*operands, out=out.new, **options)
     return {}
 
 
 def _zero_block(x: Block, rows: Any, out: Any) -> Sums:
-    out["new"][:] = 0
+    out.new[:] = 0
     return {}
 
 
 def _sum_block(x: Block, rows: Any, out: Any) -> Sums:
-    return {"found": float(np.sum(rows["A"], dtype=np.float64))}
+    return {"found": float(np.sum(rows.A, dtype=np.float64))}
 
 
 def _count_block(x: Block, rows: Any, out: Any) -> Sums:
-    return {"found": int(rows["A"].size - np.count_nonzero(rows["A"]))}
+    return {"found": int(rows.A.size - np.count_nonzero(rows.A))}

@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from relunmd import memory
 from relunmd._util import need
 from relunmd.engine import kernels
+from relunmd.engine.blas_threads import one_blas_thread
 from relunmd.engine.distributed.parts import Computed, PartFacts, changed, in_memory
-from relunmd.engine.executor import BlockFunction, Sums, Team, Tree, one_blas_thread
+from relunmd.engine.executor import BlockFunction, Sums, Team, grouped
 from relunmd.engine.matrix import Matrix, RowLayout, Scratch, Source
 from relunmd.engine.matrix.read_check import row_sums
 from relunmd.engine.matrix.source import InMemory
+from relunmd.engine.tree_sum import Tree
 from relunmd.errors import ClusterError, FileError, RelunmdError
 from relunmd.io.archive import read_archive, write_archive
 
@@ -212,7 +214,7 @@ class _Store:
                 block = matrix.block(index, scratch)
                 given = {name: self.rows_of(number, index) for name, number in order.rows.items()}
                 made = {name: self.rows_of(number, index) for name, (number, _, _) in order.out.items()}
-                tree.add(order.function(block, given, made, **shared), index)
+                tree.add(order.function(block, grouped(given), grouped(made), **shared), index)
 
         self.team.spread(one, len(jobs), lambda: False)
         self.team.sums.end_of_pass()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from relunmd.engine import kernels
 from relunmd.engine.matrix.scratch import Scratch
 from relunmd.engine.matrix.source import InMemory, Nonzeros, TileData, read_only
 
@@ -69,6 +70,27 @@ class Tile:
     def scale(self) -> float:
         """The power of two by which X is to be multiplied."""
         return self.data.scale
+
+    def squared_error(self, Theta: Array) -> float:
+        """‖X − max(0, Θ)‖² in this tile."""
+        return float(kernels.squared_error(Theta, self.X, self.scale))
+
+    def project(self, Theta: Array, Z: Array) -> float:
+        """Write Z = P(Θ), which is X where X > 0 and min(0, Θ) elsewhere; return ‖X − max(0, Θ)‖²."""
+        return float(kernels.project(Theta, self.X, self.scale, Z))
+
+    def latent(self, Theta: Array, Z_old: Array, Z: Array, beta: float) -> None:
+        """Write Z = P(Θ) + β(P(Θ) − Z_old)."""
+        kernels.latent(Theta, self.X, self.scale, Z_old, Z, beta)
+
+    def extrapolate(self, T: Array, Theta_old: Array, Theta: Array, beta: float) -> tuple[float, float]:
+        """Write Θ = T + β(T − Θ_old); return ‖X − max(0, ·)‖² of T and of Θ."""
+        found: tuple[float, float] = kernels.extrapolate(T, self.X, self.scale, Theta_old, Theta, beta)
+        return found
+
+    def expect(self, Theta: Array, Z: Array, sigma: float) -> Array:
+        """Write the posterior means of Z given Θ and σ; return the sums `kernels.expect` documents."""
+        return np.asarray(kernels.expect(Theta, self.X, self.scale, Z, sigma))
 
     def nonzeros(self, most: int, lift: float) -> Nonzeros | None:
         """The positive entries of X·scale + lift·[X > 0], if there are at most `most` and X is stored that way."""
