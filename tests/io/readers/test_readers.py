@@ -20,7 +20,7 @@ from scipy import sparse
 
 import relunmd
 from relunmd.errors import FileError, InputError, MissingDependencyError, RelunmdError
-from relunmd.inspection import row_parts, inspect_matrix
+from relunmd.inspection import inspect_matrix, row_parts
 from relunmd.io.readers import open_matrix
 from relunmd.validation import check_matrix
 from tests.io.readers import samples

@@ -1,14 +1,15 @@
-"""One block of rows of X, as a block function sees it: tiles ready for kernels, and scratch to work in."""
+"""A block of rows of X as a block function sees it: tiles for the kernels, and scratch memory."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from relunmd.engine.kernels import Nonzeros
 from relunmd.engine.matrix.scratch import Scratch
-from relunmd.engine.matrix.source import InMemory, Nonzeros, TileData, read_only
+from relunmd.engine.matrix.source import InMemory, TileData, read_only
 
 if TYPE_CHECKING:
     from relunmd.engine.matrix.matrix import Matrix
@@ -18,67 +19,78 @@ __all__ = ["Block", "Tile"]
 Array = NDArray[Any]
 
 
+@dataclass(slots=True, eq=False)
 class Tile:
-    """Some rows and columns of X in the computation's float type; the data proper is ``X * scale``.
+    """Some rows and columns of X in the float type of the computation; the data is ``X * scale``.
 
     Attributes
     ----------
-    rows : the tile's rows, counted from the block's first
-    columns : its columns of X
+    rows : slice
+        The rows of the tile, counted from the first row of the block.
+    columns : slice
+        The columns of X.
+    part : InMemory
+        What holds these rows.
+    place : slice
+        The rows of the tile in `part`.
     """
 
-    __slots__ = ("_X", "_data", "_matrix", "_part", "_place", "_scratch", "columns", "n_columns", "n_rows", "rows")
+    rows: slice
+    columns: slice
+    part: InMemory
+    place: slice
+    matrix: "Matrix"
+    scratch: Scratch
+    _data: TileData | None = field(default=None, init=False)
+    _X: Array | None = field(default=None, init=False)
 
-    def __init__(
-        self, matrix: "Matrix", part: InMemory, place: slice, rows: slice, columns: slice, scratch: Scratch
-    ) -> None:
-        self.rows = rows
-        self.columns = columns
-        self.n_rows: int = rows.stop - rows.start
-        self.n_columns: int = columns.stop - columns.start
-        self._matrix = matrix
-        self._part = part
-        self._place = place
-        self._scratch = scratch
-        self._data: TileData | None = None
-        self._X: Array | None = None
+    @property
+    def n_rows(self) -> int:
+        return int(self.rows.stop - self.rows.start)
+
+    @property
+    def n_columns(self) -> int:
+        return int(self.columns.stop - self.columns.start)
 
     @property
     def data(self) -> TileData:
-        """X as the kernels of hot loops take it, made when it is first asked for (`nonzeros` does not need it)."""
+        """X as the kernels of hot loops take it."""
         if self._data is None:
-            matrix = self._matrix
-            self._data = self._part.tile(self._place, self.columns, matrix.dtype, matrix.scale, self._scratch)
+            matrix = self.matrix
+            self._data = self.part.tile(self.place, self.columns, matrix.dtype, matrix.scale, self.scratch)
         return self._data
 
     @property
     def X(self) -> Array:
-        """A read-only C-ordered array of the tile's shape, valid until the next tile's is asked for."""
+        """A read-only C-ordered array of the tile's shape, valid until the next tile is used."""
         if self._X is None:
             X, first, _ = self.data
-            dtype = self._matrix.dtype
-            if X.shape[1] != self.n_columns or X.dtype != dtype:
-                part = X[:, first : first + self.n_columns]
-                out = self._scratch.take("X", part.shape, dtype)
-                np.copyto(out, part)
+            if X.shape[1] != self.n_columns or X.dtype != self.matrix.dtype:
+                out = self.scratch.take("X", (self.n_rows, self.n_columns), self.matrix.dtype)
+                np.copyto(out, X[:, first : first + self.n_columns])
                 X = read_only(out)
             self._X = X
         return self._X
 
     @property
     def scale(self) -> float:
-        """The power of two by which X is to be multiplied."""
+        """The power of two by which X must be multiplied."""
         return self.data.scale
 
+    @property
+    def scaled(self) -> tuple[Array, float]:
+        """X and its scale, as most kernels take them: ``kernels.project(T, *tile.scaled, Z)``."""
+        return self.X, self.scale
+
     def nonzeros(self, most: int, lift: float) -> Nonzeros | None:
-        """The positive entries of X·scale + lift·[X > 0], if there are at most `most` and X is stored that way."""
-        matrix = self._matrix
-        return self._part.nonzeros(self._place, self.columns, matrix.dtype, matrix.scale, most, lift, self._scratch)
+        """Return the positive entries of X·scale + lift·[X > 0] if X is sparse and has at most `most` of them."""
+        matrix = self.matrix
+        return self.part.nonzeros(self.place, self.columns, matrix.dtype, matrix.scale, most, lift, self.scratch)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Rows `rows` of X, and the scratch of the worker that looks at them."""
+    """The rows `rows` of X, and the scratch memory of the worker that processes them."""
 
     matrix: "Matrix"
     rows: slice
@@ -90,43 +102,47 @@ class Block:
 
     @property
     def tile_rows(self) -> list[slice]:
-        """The rows of the tiles of whole rows, counted from the block's first."""
+        """The rows of the tiles of whole rows, counted from the first row of the block."""
         return self.matrix.layout.tiles(self.rows)
 
     @property
     def strips(self) -> list[slice]:
-        """The rows of the strips, counted from the block's first: what `across` takes."""
+        """The rows of the strips, counted from the first row of the block, for `across`."""
         return self.matrix.layout.strips(self.rows)
 
     def tiles(self) -> Iterator[Tile]:
-        """The block's tiles of whole rows, for algorithms that keep such rows themselves."""
+        """Yield tiles of whole rows, for algorithms that keep arrays of the size of X."""
         for rows in self.tile_rows:
             yield self.whole(rows)
 
     def whole(self, rows: slice) -> Tile:
-        """Some of the block's rows as one tile."""
+        """Return some rows of the block as one tile."""
         return self._tile(rows, slice(0, self.n_columns))
 
     def across(self, rows: slice) -> Iterator[Tile]:
-        """The tiles of one of `strips`, from left to right."""
+        """Yield the tiles of one of `strips`, from left to right."""
         for columns in self.matrix.layout.columns:
             yield self._tile(rows, columns)
 
     def _tile(self, rows: slice, columns: slice) -> Tile:
         start, stop = self.rows.start + rows.start, self.rows.start + rows.stop
         part, first = self.matrix.source.part(slice(start, stop), self.rows.stop, self.scratch)
-        return Tile(self.matrix, part, slice(start - first, stop - first), rows, columns, self.scratch)
+        return Tile(rows, columns, part, slice(start - first, stop - first), self.matrix, self.scratch)
 
     def theta(self, tile: Tile, W: Array, H: Array) -> Array:
-        """The tile of Θ = WH in scratch; W has the block's rows."""
-        out = self.scratch_tile("A0", tile.n_rows, tile.n_columns)  # As the first of a strip: one memory for both.
+        """Return the tile of Θ = WH in scratch memory; W has the rows of the block."""
+        out = self.strip_tile(0, tile.n_rows, tile.n_columns)
         return np.matmul(W[tile.rows], H[:, tile.columns], out=out)
 
+    def strip_tile(self, index: int, n_rows: int, n_columns: int) -> Array:
+        """Return scratch memory for a tile of a strip. `theta` uses that of the first tile."""
+        return self.scratch_tile(f"strip {index}", n_rows, n_columns)
+
     def sums(self, shape: tuple[int, ...]) -> Array:
-        """Zeros in float64, to add up the block's share of some sums in."""
+        """Return zeros in float64 for the sums of the block."""
         return self.scratch.sums.take(shape)
 
     def scratch_tile(self, name: str, n_rows: int, n_columns: int | None = None) -> Array:
-        """Scratch of `n_rows` rows (as wide as X unless said) in the computation's float type."""
+        """Return scratch memory of `n_rows` rows, by default as wide as X, in the float type of the computation."""
         columns = self.n_columns if n_columns is None else n_columns
         return self.scratch.take(name, (n_rows, columns), self.matrix.dtype)

@@ -1,4 +1,4 @@
-"""X as the computation sees it: a source, a float type, a scale, and where it is cut."""
+"""X in a computation: a source, a float type, a scale, and a partition into blocks."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ __all__ = ["Matrix", "power_of_two_scale"]
 
 
 def power_of_two_scale(largest: float, dtype: np.dtype[Any]) -> float:
-    """The power of two that brings `largest` into [1, 2), as far as `dtype` has it.
+    """Return the power of two that brings `largest` into [1, 2), within the range of `dtype`.
 
     >>> power_of_two_scale(255.0, np.dtype("float64"))
     0.0078125
@@ -27,10 +27,10 @@ def power_of_two_scale(largest: float, dtype: np.dtype[Any]) -> float:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The rows of `source` times `scale`, handed out in tiles of `dtype`.
+    """The rows of `source` times `scale`, in tiles of `dtype`.
 
-    The scale is a power of two near X's largest entry, so that squares neither overflow nor vanish and
-    no constant depends on units; it travels with each tile and is applied by the kernels.
+    The scale is a power of two near 1 / max(X), so that squares neither overflow nor underflow and no constant depends
+    on units. The kernels apply it.
     """
 
     source: Source
