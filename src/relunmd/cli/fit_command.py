@@ -57,8 +57,8 @@ Examples:
     "--tol",
     type=_TOL,
     default=1e-4,
-    metavar="T",
-    help="Stop when the error decreases by less than T·error; 0 disables it.",
+    metavar="FRACTION",
+    help="Stop if the error decreases by less than this fraction in 10 iterations; 0 disables it.",
 )
 @click.option("--max-iter", type=IntRange(0), default=1000, metavar="N", help="Maximum number of iterations.")
 @click.option("--max-time", type=_POSITIVE, metavar="SECONDS", help="Time limit; the current iteration is finished.")
@@ -70,8 +70,12 @@ Examples:
     metavar="ADDRESS|local",
     help="Use a Dask cluster: its address, or local for --threads worker processes.",
 )
-@click.option("--starts", "n_starts", type=IntRange(1), default=1, metavar="K", help="Race K initializations.")
-@click.option("--ridge", type=FloatRange(0), default=0.0, metavar="λ", help="Add λ‖X‖(‖W‖² + ‖H‖²) to the objective.")
+@click.option(
+    "--starts", "n_starts", type=IntRange(1), default=1, metavar="K", help="Race K initializations and keep the best."
+)
+@click.option(
+    "--ridge", type=FloatRange(0), default=0.0, metavar="λ", help="Add λ‖X‖(‖W‖² + ‖H‖²); usual: 1e-4 to 1e-2."
+)
 @click.option("--checkpoint", metavar="FILE", type=click.Path(), help="Save the run here, and resume from it.")
 @click.option(
     "--checkpoint-every", type=FloatRange(0), default=60.0, metavar="SECONDS", help="Minimum time between checkpoints."
@@ -247,6 +251,7 @@ def _other_folders(place: Path, checkpoint: str | None) -> list[Path]:
 
 def _report(d: "Decomposition", matrix: str, output: str, checkpoint: str | None, as_json: bool, quiet: bool) -> None:
     """Print the result, and how to resume a run that was cut short."""
+    import relunmd
     from relunmd.result import Status
 
     cut = {Status.INTERRUPTED: "Interrupted", Status.READ_FAILED: f"Error: {matrix} can no longer be read"}.get(
@@ -254,7 +259,8 @@ def _report(d: "Decomposition", matrix: str, output: str, checkpoint: str | None
     )
     if as_json:
         facts = {"input": matrix, "model": output, "checkpoint": checkpoint} | shared.model_facts(d)
-        shared.echo_json(facts | {"passes": int(d.history.passes[-1]), "init_seconds": d.init_time})
+        facts |= {"passes": int(d.history.passes[-1]), "init_seconds": d.init_time, "relunmd": relunmd.__version__}
+        shared.echo_json(facts)
     elif not quiet:
         unit = "iteration" if d.n_iter == 1 else "iterations"
         why = "" if cut else f" {shared.spoken(d.message)}"

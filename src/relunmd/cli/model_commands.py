@@ -1,6 +1,6 @@
 """`relunmd transform` and `relunmd reconstruct`: apply a model."""
 
-import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +9,7 @@ from relunmd.cli import shared
 from relunmd.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from relunmd.result import Decomposition
 
@@ -87,15 +87,13 @@ Examples:
   relunmd reconstruct model.npz --sparse -o approximation.npz"""
 )
 @click.argument("model", type=click.Path())
-@click.option("--rows", metavar="ROWS", help="Rows, counted from 0: 0:10, 3,5,8 or ::100; all by default.")
+@click.option("--rows", default="::", metavar="ROWS", help="Rows, counted from 0: 0:10, 3,5,8 or ::100.")
 @click.option("--output", "-o", required=True, metavar="OUT", type=click.Path(), help="As .npy, .csv, .h5, …")
 @click.option("--latent", is_flag=True, help="Write WH itself; the more negative an entry, the surer its zero.")
 @shared.sparse_option
 @shared.force_option
 @shared.quiet_option
-def reconstruct(
-    model: str, rows: str | None, output: str, latent: bool, sparse: bool, force: bool, quiet: bool
-) -> None:
+def reconstruct(model: str, rows: str, output: str, latent: bool, sparse: bool, force: bool, quiet: bool) -> None:
     """Write max(0, WH), the approximation of X, or some of its rows."""
     import numpy as np
 
@@ -119,22 +117,18 @@ def reconstruct(
         shared.echo(f"{output}: {shape[0]} × {shape[1]}")
 
 
-def _rows(text: str | None, count: int) -> range | list[int]:
+def _rows(text: str, count: int) -> "Sequence[int]":
     """Parse row numbers such as 0:10, 3,5,8 or ::100; raise InputError if they are invalid.
 
     >>> _rows("2:5", 10), _rows("3,5,-1", 10)
     (range(2, 5), [3, 5, 9])
     """
-    if text is None:
-        return range(count)
-    if re.fullmatch(r"(-?\d{1,18})?:(-?\d{1,18})?(:-?\d{1,18})?", text):
-        parts = [int(part) if part.strip() else None for part in text.split(":")]
-        if len(parts) < 3 or parts[2] != 0:
-            found: range | list[int] = range(count)[slice(*parts)]
-            if len(found):
-                return found
-    elif re.fullmatch(r"-?\d{1,18}(,-?\d{1,18})*", text):
-        found = [int(part) for part in text.split(",")]
-        if all(-count <= row < count for row in found):
-            return [row % count for row in found]
+    rows = range(count)
+    with suppress(ValueError, IndexError, TypeError):
+        if ":" in text:
+            found: Sequence[int] = rows[slice(*(int(part) if part else None for part in text.split(":")))]
+        else:
+            found = [rows[int(part)] for part in text.split(",")]
+        if found:
+            return found
     raise InputError(f"--rows must be rows from 0 to {count - 1}, such as 0:10 or 3,5,8. Got {text!r}.")

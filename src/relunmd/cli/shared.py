@@ -23,17 +23,9 @@ INTERRUPTED = 130
 ALL_CORES = -1
 """The library's `n_jobs` if --threads is not given."""
 _LONGEST_LINE = 2000
-_OPTIONS = {
-    "checkpoint_every": "--checkpoint-every",
-    "column_names": "--column-names",
-    "image_shape": "--images",
-    "max_iter": "--max-iter",
-    "max_time": "--max-time",
-    "n_jobs": "--threads",
-    "n_starts": "--starts",
-    "random_state": "--seed",
-    "target_error": "--target-error",
-}
+_RENAMED = {"image_shape": "images", "n_jobs": "threads", "n_starts": "starts", "random_state": "seed"}
+_ARGUMENTS = "|".join([*_RENAMED, "checkpoint_every", "column_names", "max_iter", "max_time", "target_error"])
+"""Arguments of the library whose names differ from the options."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -70,8 +62,6 @@ def echo_json(facts: dict[str, Any]) -> None:
 
 def model_facts(d: "Decomposition") -> dict[str, Any]:
     """Return what `fit --json` and `info` print about a model."""
-    import relunmd
-
     return {
         "shape": list(d.shape),
         "rank": d.rank,
@@ -83,7 +73,6 @@ def model_facts(d: "Decomposition") -> dict[str, Any]:
         "seconds": d.time,
         "status": d.status.name,
         "message": spoken(d.message),
-        "relunmd": relunmd.__version__,
     }
 
 
@@ -94,8 +83,11 @@ def spoken(message: str) -> str:
     '--max-iter must be an integer. Got \\x1b[2J.'
     """
     line = re.sub(r"\s*[\r\n\t]\s*", " ", message.strip())
-    # Not within a path.
-    line = re.sub(rf"(?<![\w/\\.-])({'|'.join(_OPTIONS)})(?![\w/\\-]|\.\w)", lambda found: _OPTIONS[found[0]], line)
+
+    def option(found: re.Match[str]) -> str:
+        return f"--{_RENAMED.get(found[0], found[0].replace('_', '-'))}"
+
+    line = re.sub(rf"(?<![\w/\\.-])({_ARGUMENTS})(?![\w/\\-]|\.\w)", option, line)  # Not within a path.
     line = re.sub(
         r"^(rank|tol|dtype|init|checkpoint|ridge|names|algorithms|ranks|starts|seed) must", r"--\1 must", line
     )

@@ -33,7 +33,7 @@ class AutoInit(Init):
     """
 
     name: ClassVar[str] = "auto"
-    summary: ClassVar[str] = "shifted, or tsvd where X itself is nearly of low rank"
+    summary: ClassVar[str] = "shifted, or tsvd if X itself is nearly of low rank"
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
         plain = TSVDInit().make(problem, random)

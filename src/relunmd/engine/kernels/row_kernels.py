@@ -57,16 +57,12 @@ def _along(theta: Array, step: Array, data: Array, factor: Any, a: float, leak: 
     one = theta.dtype.type(1)
     by = theta.dtype.type(a)
     below = theta.dtype.type(leak)
-    value = 0.0
-    slope = 0.0
-    curvature = 0.0
+    value = slope = curvature = 0.0
     for start in range(0, len(theta), 256):  # 256 at a time are summed in the float type, as in `residual`.
         t = theta[start : start + 256]
         d = step[start : start + 256]
         x = data[start : start + 256]
-        v = zero
-        g = zero
-        h = zero
+        v = g = h = zero
         for j in range(len(t)):
             moved = t[j] + by * d[j]
             scaled = x[j] * factor
@@ -190,9 +186,7 @@ def search_rows(rows: Rows, live: Indices, steps: Sums, D: Tile, search: Search,
     for k in range(len(live)):
         i = live[k]
         w, s = W[i], steps[k]
-        ww = 0.0
-        ws = 0.0
-        ss = 0.0
+        ww = ws = ss = 0.0
         for q in range(len(w)):
             ww += w[q] * w[q]
             ws += w[q] * s[q]

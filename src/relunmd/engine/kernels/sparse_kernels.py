@@ -76,8 +76,7 @@ def gather(rows: CsrRows, first: int, width: int, most: int, scale: float, lift:
     factor = values_out.dtype.type(scale)
     more = values_out.dtype.type(lift)
     height = starts.shape[0] - 1
-    count = 0
-    sampled = 0
+    count = sampled = 0
     for i in range(height):
         starts_out[i] = count
         k, stop = _first_from(first, columns, starts[i], starts[i + 1]), starts[i + 1]

@@ -30,8 +30,7 @@ def scan(X: DataTile, row: int, column: int, n_columns: int) -> tuple[float, int
     the position and the value of each nonzero entry: it does not depend on the storage or on the tiles.
     """
     largest = 0.0
-    not_finite = 0
-    negative = 0
+    not_finite = negative = 0
     checksum = np.uint64(0)
     values = np.empty(X.shape[1], np.float64)
     bits = values.view(np.uint64)
@@ -57,8 +56,7 @@ def scan(X: DataTile, row: int, column: int, n_columns: int) -> tuple[float, int
 def entry_moments(X: DataTile, scale: float) -> tuple[float, float, int]:
     """Return Σ X, Σ X² and the number of positive entries of the scaled X."""
     factor = X.dtype.type(scale)
-    total = 0.0
-    squares = 0.0
+    total = squares = 0.0
     positive = 0
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -99,8 +97,7 @@ def squared_error(T: Tile, X: DataTile, scale: float) -> float:
 def cross_products(T: Tile, X: DataTile, scale: float) -> tuple[float, float]:
     """Return ⟨X, max(0, Θ)⟩ and ‖max(0, Θ)‖², whose ratio is the best multiple of Θ."""
     factor = X.dtype.type(scale)
-    cross = 0.0
-    squares = 0.0
+    cross = squares = 0.0
     for i in range(T.shape[0]):
         for j in range(T.shape[1]):
             t = max(np.float64(T[i, j]), 0.0)
@@ -149,8 +146,7 @@ def extrapolate(T: Tile, X: DataTile, scale: float, Theta: Tile, Theta_out: Tile
     zero = X.dtype.type(0)
     factor = X.dtype.type(scale)
     b = X.dtype.type(beta)
-    plain = 0.0
-    extrapolated = 0.0
+    plain = extrapolated = 0.0
     for i in range(T.shape[0]):
         for j in range(T.shape[1]):
             t = T[i, j]
@@ -195,8 +191,7 @@ def residual(T: Tile, X: DataOrBytes, first: int, scale: float, leak: float, squ
         for start in range(0, T.shape[1], 256):
             theta = T[i, start : start + 256]
             data = X[i, first + start : first + start + len(theta)]
-            error = zero
-            gap = zero
+            error = gap = zero
             for j in range(len(theta)):
                 t = theta[j]
                 x = data[j] * factor
@@ -263,12 +258,11 @@ def four_dots(four: Four, left: Tile, right: Tile, sums: Sums) -> None:
 def add_four(out: Tile, four: Four, factors: tuple[float, float, float, float]) -> None:
     """out += a·A + b·B + c·C + d·D."""
     A, B, C, D = four
-    a, b, c, d = factors
     kind = out.dtype.type
-    of_A, of_B, of_C, of_D = kind(a), kind(b), kind(c), kind(d)
+    a, b, c, d = kind(factors[0]), kind(factors[1]), kind(factors[2]), kind(factors[3])
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
-            out[i, j] += of_A * A[i, j] + of_B * B[i, j] + of_C * C[i, j] + of_D * D[i, j]
+            out[i, j] += a * A[i, j] + b * B[i, j] + c * C[i, j] + d * D[i, j]
 
 
 @kernel
@@ -305,10 +299,7 @@ def expect(T: Tile, X: DataTile, scale: float, Z_out: Tile, sigma: float) -> tup
     1e-14, and exp cancels.
     """
     factor = X.dtype.type(scale)
-    squares = 0.0
-    fit = 0.0
-    tail = 0.0
-    variance = 0.0
+    squares = fit = tail = variance = 0.0
     root_half = math.sqrt(0.5)
     root_two_over_pi = math.sqrt(2.0 / math.pi)
     for i in range(T.shape[0]):

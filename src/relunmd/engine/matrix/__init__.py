@@ -1,7 +1,6 @@
 """The user's matrix X, in memory or in a file, as blocks and tiles of rows. X is never changed."""
 
 # ruff: noqa: F403
-from relunmd.engine.matrix.block import *
 from relunmd.engine.matrix.csr import *
 from relunmd.engine.matrix.dense import *
 from relunmd.engine.matrix.layout import *

@@ -7,7 +7,6 @@ an array and return the same bits. Nothing larger than a tile is converted to de
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd.engine import kernels
@@ -18,8 +17,6 @@ from relunmd.engine.matrix.scratch import Scratch
 from relunmd.engine.matrix.source import InMemory, TileData, converted, read_only
 
 __all__ = ["CsrSource"]
-
-Array = NDArray[Any]
 
 
 class CsrSource(InMemory):

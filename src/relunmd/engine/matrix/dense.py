@@ -7,11 +7,10 @@ converted in scratch memory when it is used. Rows of a C-ordered memory map are 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine.matrix.mapped import MappedRows, is_mapped
 from relunmd.engine.matrix.read_check import FileStamp
-from relunmd.engine.matrix.scratch import Scratch
+from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Slab, TileData, converted, read_only
 from relunmd.errors import FileError
 
@@ -25,7 +24,7 @@ class DenseSource(InMemory):
     dtype('uint8')
     """
 
-    def __init__(self, X: NDArray[Any]) -> None:
+    def __init__(self, X: Array) -> None:
         self.X = X.view(np.uint8) if X.dtype == np.bool_ else X
         self.shape = X.shape[0], X.shape[1]
         self.dtype = X.dtype
@@ -47,13 +46,13 @@ class DenseSource(InMemory):
             slab = scratch.kept = Slab(self, rows.start, rows.stop, DenseSource(out))
         return slab.part, slab.start
 
-    def _fill(self, mapped: MappedRows, rows: slice, out: NDArray[Any]) -> None:
+    def _fill(self, mapped: MappedRows, rows: slice, out: Array) -> None:
         whole = mapped.read(rows.start, out)
         self._verify()
         if not whole:
             raise FileError(f"The file of X ends before row {rows.stop - 1}. Was it truncated while X was in use?")
 
-    def read(self, rows: slice) -> NDArray[Any]:
+    def read(self, rows: slice) -> Array:
         if self._rows is None:
             self._verify()
             return np.asarray(self.X[rows]).view(self.dtype)

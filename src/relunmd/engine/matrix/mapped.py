@@ -8,16 +8,13 @@ import mmap
 import os
 import weakref
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from relunmd.engine.matrix.scratch import Array
 from relunmd.errors import FileError
 
 __all__ = ["MappedRows", "is_mapped", "mapped_path"]
-
-Array = NDArray[Any]
 
 
 def is_mapped(X: object) -> bool:

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine.matrix.mapped import mapped_path
+from relunmd.engine.matrix.scratch import Array
 from relunmd.errors import FileError
 
 __all__ = ["FileStamp", "ReadCheck", "row_sums"]
 
-Array = NDArray[Any]
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 

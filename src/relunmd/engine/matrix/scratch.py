@@ -55,7 +55,6 @@ class Scratch:
     def __init__(self, sums: SumsPool | None = None) -> None:
         self.sums = SumsPool() if sums is None else sums
         self._memory: dict[tuple[str, np.dtype[Any]], Array] = {}
-        self._arrays: dict[tuple[str, tuple[int, ...], np.dtype[Any]], Array] = {}
         self._written: dict[tuple[str, np.dtype[Any]], Array] = {}
         self.rows: tuple[Any, Any] | None = None
         """The last request for rows of a sparse matrix, and the result."""
@@ -64,19 +63,12 @@ class Scratch:
 
     def take(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an uninitialized C-ordered array; the next call with this name may return the same memory."""
-        array = self._arrays.get((name, shape, dtype))
-        return self._make(name, shape, dtype) if array is None else array
-
-    def _make(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         size = math.prod(shape)
         memory = self._memory.get((name, dtype))
         if memory is None or memory.size < size:
             memory = self._memory[name, dtype] = np.zeros(size, dtype)
             self._written.pop((name, dtype), None)
-            # Smaller arrays with this name must share the memory.
-            self._arrays = {key: array for key, array in self._arrays.items() if (key[0], key[2]) != (name, dtype)}
-        array = self._arrays[name, shape, dtype] = memory[:size].reshape(shape)
-        return array
+        return memory[:size].reshape(shape)
 
     def zeros(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an array of zeros. The caller reports with `written` which entries it has changed.

@@ -9,16 +9,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine.kernels import Nonzeros
 from relunmd.engine.matrix.read_check import FileStamp
-from relunmd.engine.matrix.scratch import Scratch
+from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.errors import InputError
 
 __all__ = ["InMemory", "Source", "refuse_masked"]
-
-Array = NDArray[Any]
 
 
 class TileData(NamedTuple):
@@ -106,10 +103,9 @@ class Slab(NamedTuple):
     def find(scratch: Scratch, owner: Source, rows: slice) -> "Slab | None":
         """Return the slab in `scratch` if it has these rows."""
         slab = scratch.kept
-        has_rows = (
-            isinstance(slab, Slab) and slab.owner is owner and slab.start <= rows.start and rows.stop <= slab.stop
-        )
-        return slab if has_rows else None  # type: ignore[return-value]
+        if isinstance(slab, Slab) and slab.owner is owner and slab.start <= rows.start and rows.stop <= slab.stop:
+            return slab
+        return None
 
 
 def converted(part: Array, out: Array, scale: float) -> float:

@@ -13,21 +13,19 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd._util import library_of
 from relunmd.engine.matrix.csr import CsrSource, for_scipy
 from relunmd.engine.matrix.dense import DenseSource
 from relunmd.engine.matrix.read_check import ReadCheck
-from relunmd.engine.matrix.scratch import Scratch
+from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Slab, Source
 from relunmd.errors import FileError, InputError, RelunmdError
 from relunmd.io.sparse_groups import stored_form, stored_shape
 
 __all__ = ["StoredArray", "StoredCsr", "is_stored_array", "is_stored_group"]
 
-Array = NDArray[Any]
 log = logging.getLogger("relunmd")
 _SLAB_BYTES, _MOST_SLAB_BYTES = 2**25, 2**28
 _MOST_LISTED = 4096

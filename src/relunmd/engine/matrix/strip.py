@@ -8,15 +8,13 @@ tile alone, not on how X is stored.
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine import kernels
 from relunmd.engine.kernels import Nonzeros
-from relunmd.engine.matrix.block import Block, Tile
+from relunmd.engine.matrix.matrix import Block, Tile
+from relunmd.engine.matrix.scratch import Array
 
 __all__ = ["Piece", "Strip"]
-
-Array = NDArray[Any]
 
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 SPARSE_SHARE = {4: 0.05, 8: 0.1}
