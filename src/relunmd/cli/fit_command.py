@@ -202,7 +202,7 @@ def _open(stack: ExitStack, dask: str | None, matrix: str, threads: int | None, 
     from relunmd.io.readers import open_matrix
 
     opened = stack.enter_context(open_matrix(matrix, **reading))
-    shared.tell_note(opened, matrix, quiet)
+    shared.echo_note(opened, matrix, quiet)
     return opened.X
 
 
@@ -226,13 +226,13 @@ def _save(d: "Decomposition", place: Path, output: str, checkpoint: str | None) 
             d.save(new / place.name)
             stack.pop_all()
             saved = str(new / place.name)
-            shared.echo(f"Warning: {shared.spoken(reason)} The model is saved in {saved} instead.", err=True)
+            shared.echo(f"Warning: {shared.one_line(reason)} The model is saved in {saved} instead.", err=True)
             return saved
     rest = "The result is lost; use --checkpoint FILE to keep a run."
     if checkpoint is not None and Path(checkpoint).exists():
         rest = f"The run is kept in {checkpoint}: free some space and repeat the command."
     tried = ", ".join(map(str, folders))
-    raise click.ClickException(shared.spoken(f"{reason} The model cannot be saved in {tried} either. {rest}"))
+    raise click.ClickException(shared.one_line(f"{reason} The model cannot be saved in {tried} either. {rest}"))
 
 
 def _other_folders(place: Path, checkpoint: str | None) -> list[Path]:
@@ -263,7 +263,7 @@ def _report(d: "Decomposition", matrix: str, output: str, checkpoint: str | None
         shared.echo_json(facts)
     elif not quiet:
         unit = "iteration" if d.n_iter == 1 else "iterations"
-        why = "" if cut else f" {shared.spoken(d.message)}"
+        why = "" if cut else f" {shared.one_line(d.message)}"
         shared.echo(f"error {d.error:.6g} after {d.n_iter} {unit} in {d.time:.3g} s.{why}")
         shared.echo(f"{output}: W {d.W.shape[0]} × {d.rank}, H {d.rank} × {d.H.shape[1]}, {d.W.dtype}")
     if cut:

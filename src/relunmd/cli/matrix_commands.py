@@ -45,7 +45,7 @@ def info(file: str, array: str | None, names: str | None, as_json: bool) -> None
     for name, value in facts.items():
         lines = value if isinstance(value, list) and name != "shape" else [_formatted(name, value)]
         for label, line in zip_longest([name.replace("_", " ")], lines, fillvalue=""):
-            shared.echo(f"{label:{width}}  {shared.spoken(line)}")
+            shared.echo(f"{label:{width}}  {shared.one_line(line)}")
 
 
 def _formatted(name: str, value: Any) -> str:
@@ -143,7 +143,7 @@ def convert(
     place = shared.check_output(target, force, source)
     check_suffix(place, sparse)
     with open_matrix(source, array, names) as opened, shared.working(f"writing {target}", quiet):
-        shared.tell_note(opened, source, quiet)
+        shared.echo_note(opened, source, quiet)
         matrix = check_matrix(opened.X)
         whole = Parts(matrix.shape, np.dtype(matrix.dtype), matrix.sparse, (part for _, part in row_parts(matrix)))
         write_matrix(place, whole.without_zeros() if sparse else whole)

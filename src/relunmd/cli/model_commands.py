@@ -56,7 +56,7 @@ def transform(
     check_suffix(place)
     d = relunmd.Decomposition.load(model)
     with open_matrix(matrix, array, names) as opened, shared.working("fitting rows", quiet):
-        shared.tell_note(opened, matrix, quiet)
+        shared.echo_note(opened, matrix, quiet)
         shape = check_matrix(opened.X).shape
         if shape[1] != d.shape[1]:
             raise InputError(f"{matrix} must have {d.shape[1]} columns, as {model} has. Got {shape[1]}.")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import click
 
-from relunmd.cli.shared import INTERRUPTED, echo, spoken
+from relunmd.cli.shared import INTERRUPTED, echo, one_line
 from relunmd.errors import RelunmdError
 from relunmd.io.atomic import printable
 
@@ -44,7 +44,7 @@ class CommandGroup(click.Group):
         except BrokenPipeError:
             raise
         except (RelunmdError, OSError) as reason:
-            raise _InvalidInput(spoken(str(reason))) from reason
+            raise _InvalidInput(one_line(str(reason))) from reason
         except MemoryError as reason:
             raise _InvalidInput("Not enough memory.") from reason
 
@@ -67,7 +67,7 @@ class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         # click.echo would write past the progress display, which replaces sys.stderr.
         with suppress(AttributeError, OSError, ValueError):  # sys.stderr is None, not writable or closed.
-            sys.stderr.write(f"Warning: {spoken(record.getMessage())}\n")
+            sys.stderr.write(f"Warning: {one_line(record.getMessage())}\n")
 
 
 @contextmanager

@@ -72,14 +72,14 @@ def model_facts(d: "Decomposition") -> dict[str, Any]:
         "iterations": d.n_iter,
         "seconds": d.time,
         "status": d.status.name,
-        "message": spoken(d.message),
+        "message": one_line(d.message),
     }
 
 
-def spoken(message: str) -> str:
+def one_line(message: str) -> str:
     r"""Return a message of the library as one line, with options instead of arguments and control characters escaped.
 
-    >>> spoken("max_iter must be\n an integer. Got \x1b[2J.")
+    >>> one_line("max_iter must be\n an integer. Got \x1b[2J.")
     '--max-iter must be an integer. Got \\x1b[2J.'
     """
     line = re.sub(r"\s*[\r\n\t]\s*", " ", message.strip())
@@ -115,12 +115,12 @@ def working(what: str, quiet: bool) -> Iterator[None]:
         yield
 
 
-def tell_note(opened: "Opened", path: str, quiet: bool) -> None:
+def echo_note(opened: "Opened", path: str, quiet: bool) -> None:
     """Print which part of a file was left out."""
     if opened.entry.note and not quiet:
         how = {"text": "; set --names to change this", "columns": ""}
         hint = how.get(opened.entry.stored, "; set --array to choose another")
-        echo(f"{path}: {spoken(opened.entry.note)}{hint}.", err=True)
+        echo(f"{path}: {one_line(opened.entry.note)}{hint}.", err=True)
 
 
 def check_input(path: str) -> None:
