@@ -109,7 +109,7 @@ class TestCompare:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            ("compare nowhere.npy -r 3 -o out", "There is no file nowhere.npy"),
+            ("compare nowhere.npy -r 3 -o out", "nowhere.npy does not exist"),
             ("compare X.npy -r 3", "Missing option '--output'"),
             ("compare X.npy -o out", "Missing option '--ranks'"),
             ("compare X.npy -r 3,x -o out", "--ranks must be numbers with commas between them, as 8,16,32. Got '3,x'"),

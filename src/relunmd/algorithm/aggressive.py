@@ -15,6 +15,7 @@ import numpy as np
 from relunmd.algorithm.base import Algorithm
 from relunmd.algorithm.settings import setting
 from relunmd.algorithm.state import Array, State
+from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
 from relunmd.engine.linalg import Sweep, empty_share, polish, share_of_sweep, starting_basis
 from relunmd.engine.matrix import Block
@@ -92,14 +93,14 @@ def _start_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     squares = 0.0
     for tile in x.tiles():
         Theta = np.matmul(rows.W[tile.rows], H, out=out.Theta[tile.rows])
-        squares += tile.project(Theta, out.Z[tile.rows])
+        squares += kernels.project(Theta, *tile.scaled, out.Z[tile.rows])
     return {"squares": squares}
 
 
 def _latent_block(x: Block, rows: Rows, out: Rows, *, V: Array, beta: float) -> Sums:
     sums = empty_share(x, V)
     for tile in x.tiles():  # lines 3 and 4: Z ← P(Θ), Z ← Z + β(Z − Z_old), and the first sweep of line 5
-        tile.latent(rows.Theta[tile.rows], rows.Z[tile.rows], out.Z[tile.rows], beta)
+        kernels.latent(rows.Theta[tile.rows], *tile.scaled, rows.Z[tile.rows], out.Z[tile.rows], beta)
         share_of_sweep(out.Z[tile.rows], out.Y[tile.rows], sums, V)
     return sums
 
@@ -108,5 +109,5 @@ def _extrapolate_block(x: Block, rows: Rows, out: Rows, *, H: Array, beta: float
     squares = np.zeros(2)
     for tile in x.tiles():  # lines 6 and 7: Θ = WH, Θ ← Θ + β(Θ − Θ_old), and both sides of line 8
         T = x.theta(tile, rows.W, H)
-        squares += tile.extrapolate(T, rows.Theta[tile.rows], out.Theta[tile.rows], beta)
+        squares += kernels.extrapolate(T, *tile.scaled, rows.Theta[tile.rows], out.Theta[tile.rows], beta)
     return {"plain": float(squares[0]), "extrapolated": float(squares[1])}

@@ -28,7 +28,7 @@ def _expect_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha:
     sums = empty_share(x, V)
     for tile in x.tiles():
         Z = out.Z[tile.rows]
-        totals += tile.expect(x.theta(tile, rows.W, H), Z, sigma)
+        totals += kernels.expect(x.theta(tile, rows.W, H), *tile.scaled, Z, sigma)
         if alpha:
             kernels.add_difference(Z, rows.Z[tile.rows], rows.Z_before[tile.rows], alpha)
         share_of_sweep(Z, out.Y[tile.rows], sums, V)

@@ -29,7 +29,7 @@ def _project_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha
     sums = empty_share(x, V) | {"squares": 0.0}
     for tile in x.tiles():
         Z = out.Z[tile.rows]
-        sums["squares"] += tile.project(x.theta(tile, rows.W, H), Z)
+        sums["squares"] += kernels.project(x.theta(tile, rows.W, H), *tile.scaled, Z)
         if alpha:
             kernels.add_difference(Z, rows.Z[tile.rows], rows.Z_before[tile.rows], alpha)
         share_of_sweep(Z, out.Y[tile.rows], sums, V)

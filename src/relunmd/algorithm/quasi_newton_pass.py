@@ -158,14 +158,14 @@ def _move(
 def _add_combination(out: Array, arrays: Sequence[Array], factors: Array) -> None:
     for first, four in _fours(arrays):
         a, b, c, d = (*factors[first : first + 4].tolist(), 0.0, 0.0, 0.0)[:4]
-        kernels.add_four(out, *four, a, b, c, d)
+        kernels.add_four(out, four, (a, b, c, d))
 
 
 def _dots(arrays: Sequence[Array], left: Array, right: Array) -> Array:
     """The inner products of each with both, a row for each."""
     found = np.zeros((len(arrays) + 3, 2))
     for first, four in _fours(arrays):
-        kernels.four_dots(*four, left, right, found[first : first + 4])
+        kernels.four_dots(four, left, right, found[first : first + 4])
     return found[: len(arrays)]
 
 

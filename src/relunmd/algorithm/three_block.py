@@ -11,6 +11,7 @@ import numpy as np
 from relunmd.algorithm.base import Algorithm
 from relunmd.algorithm.settings import setting
 from relunmd.algorithm.state import Array, State
+from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
 from relunmd.engine.linalg import gram_solve, right_inverse
 from relunmd.engine.matrix import Block
@@ -60,10 +61,12 @@ class ThreeBlock(Algorithm):
 def _block(x: Block, rows: Rows, out: Rows, *, H: Array, inverse: Array, beta: float) -> Sums:
     squares, WZ, WW = 0.0, x.sums(H.shape), x.sums((len(H), len(H)))
     for tile in x.tiles():
-        Theta, Z, W = out.Theta[tile.rows], out.Z[tile.rows], out.W[tile.rows]
+        at = tile.rows
+        Theta, Z, W = out.Theta[at], out.Z[at], out.W[at]
         T = x.theta(tile, rows.W, H)  # line 7: Θ = WH
-        squares += tile.extrapolate(T, rows.Theta[tile.rows], Theta, beta)[0]  # line 8: Θ ← Θ + β(Θ − Θ_old)
-        tile.latent(Theta, rows.Z[tile.rows], Z, beta)  # lines 3 and 4: Z ← P(Θ), Z ← Z + β(Z − Z_old)
+        # line 8: Θ ← Θ + β(Θ − Θ_old)
+        squares += kernels.extrapolate(T, *tile.scaled, rows.Theta[at], Theta, beta)[0]
+        kernels.latent(Theta, *tile.scaled, rows.Z[at], Z, beta)  # lines 3 and 4: Z ← P(Θ), Z ← Z + β(Z − Z_old)
         np.matmul(Z, inverse, out=W)  # line 5: W ← argmin ‖Z − WH‖
         WZ += np.matmul(W.T, Z, out=x.scratch_tile("WZ", len(H)))
         WW += W.T @ W

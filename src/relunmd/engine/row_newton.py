@@ -205,19 +205,20 @@ class _Rows:
         self.W = W
         self.facts = np.zeros((len(X), kernels.N_FACTS))
         self._X = X
-        self._scale = scale
         self._solver = solver
         self._T = x.scratch_tile("rows_T", len(X))
         self._D = x.scratch_tile("rows_D", len(X))
         rank = len(solver.H)
-        self._active = x.scratch.take("rows_active", (x.n_columns, rank), np.dtype(np.float64))
-        self._gram = np.empty((rank, rank))
+        active = x.scratch.take("rows_active", (x.n_columns, rank), np.dtype(np.float64))
+        gram = np.empty((rank, rank))
+        self._rows = kernels.Rows(self._T, X, scale, W, self.facts)
+        self._newton = kernels.Newton(solver.Ht, solver.metric, solver.damping, solver.penalty, active, gram)
 
     def objective(self, leak: float) -> Array:
         """Look at all rows with this leak; returns their F² with the penalty."""
         solver = self._solver
         np.matmul(self.W.astype(self._T.dtype), solver.H, out=self._T)
-        kernels.begin_rows(self._T, self._X, self._scale, leak, solver.penalty, self.W, self.facts)
+        kernels.begin_rows(self._rows, leak, solver.penalty)
         return self.facts[:, kernels.OBJECTIVE]
 
     def positive(self) -> Array:
@@ -232,44 +233,14 @@ class _Rows:
         self, leak: float, tol: float, max_steps: int, longest: float = np.inf, live: Array | None = None
     ) -> Array:
         """Newton steps from where `objective` was asked with this leak; returns the rows that would go on."""
-        solver, facts = self._solver, self.facts
+        search = kernels.Search(leak, self._solver.penalty, longest, tol, self._solver.exact)
         live = np.arange(len(self._X)) if live is None else live
         for _ in range(max_steps):
             before = self.W[live]
             steps, going = np.empty((len(live), self.W.shape[1])), np.empty(len(live), np.int64)
-            kernels.newton_directions(
-                self._T,
-                self._X,
-                self._scale,
-                live,
-                leak,
-                solver.Ht,
-                solver.metric,
-                solver.damping,
-                solver.penalty,
-                self.W,
-                facts,
-                self._active,
-                self._gram,
-                steps,
-            )
-            D = np.matmul(steps.astype(self._D.dtype), solver.H, out=self._D[: len(live)])
-            kernels.search_rows(
-                self._T,
-                D,
-                self._X,
-                self._scale,
-                live,
-                leak,
-                solver.penalty,
-                longest,
-                tol,
-                solver.exact,
-                self.W,
-                steps,
-                facts,
-                going,
-            )
+            kernels.newton_directions(self._rows, live, leak, self._newton, steps)
+            D = np.matmul(steps.astype(self._D.dtype), self._solver.H, out=self._D[: len(live)])
+            kernels.search_rows(self._rows, live, steps, D, search, going)
             if longest == np.inf:  # A single step of limited length needs no bound.
                 self._keep_near(live, before, going)
             live = live[going > 0]

@@ -151,7 +151,7 @@ class TestTheCommand:
         line = "fit X.npy -r 4 --tol 0 --max-iter 100000 --seed 0 -o m.npz --dask local --checkpoint run.npz"
         code, written = on_a_terminal(*line.split(), cwd=tmp_path, stop_after=r"iteration \d\d")
         assert code == 130, written
-        assert "the best so far is saved in m.npz" in written
+        assert "the best factors so far are saved in m.npz" in written
         assert "Traceback" not in written
         d = relunmd.Decomposition.load(tmp_path / "m.npz")
         assert d.status is relunmd.Status.INTERRUPTED

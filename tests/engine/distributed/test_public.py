@@ -11,7 +11,7 @@ from distributed import Client
 import relunmd
 from relunmd import ClusterError, InputError, ReLUNMD, plot
 from relunmd.engine.distributed import open_distributed
-from relunmd.inspection import survey
+from relunmd.inspection import inspect_matrix
 from tests.conftest import synthetic
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -64,12 +64,12 @@ def test_what_works(given, model):
     ("call", "why"),
     [
         (lambda A, d, folder: relunmd.compare(A, 2, folder / "out"), "compare needs X in memory or in a file"),
-        (lambda A, d, folder: survey(A), "survey needs X in memory"),
+        (lambda A, d, folder: inspect_matrix(A), "inspect_matrix needs X in memory"),
         (lambda A, d, folder: plot.reconstructions(d, A), "plot.reconstructions needs X in memory"),
         (lambda A, d, folder: plot.spectrum(d, X=A), "plot.spectrum needs X in memory"),
         (lambda A, d, folder: ReLUNMD(**FIT).partial_fit(A), "partial_fit takes rows in memory"),
     ],
-    ids=["compare", "survey", "reconstructions", "spectrum", "partial_fit"],
+    ids=["compare", "inspect_matrix", "reconstructions", "spectrum", "partial_fit"],
 )
 def test_what_is_refused(given, tmp_path, monkeypatch, call, why):
     monkeypatch.setattr(
