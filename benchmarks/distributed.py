@@ -132,7 +132,7 @@ def overhead(quick):
             two, one = open_distributed(rows_of(X)), open_distributed(rows_of(X))
             one.move([one.workers[0]] * len(one.owners))
             with ClusterExecutor(two, [FLOAT]) as both, ClusterExecutor(one, [FLOAT]) as single:
-                single._looked_at = np.inf  # It is not to use the other worker.
+                single._checked_at = np.inf  # It is not to use the other worker.
                 for algorithm in ALGORITHMS:
                     places = [(check_matrix(X), threads), (two, both), (one, single)]
                     takers = [Stepped(source, executor, algorithm) for source, executor in places]

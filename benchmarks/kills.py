@@ -28,7 +28,7 @@ from dask import config
 from distributed import Client, LocalCluster
 
 import relunmd
-from relunmd.engine.distributed import cluster_executor, worker_tasks
+from relunmd.engine.distributed import cluster_executor, worker_store, worker_tasks
 from relunmd.engine.matrix import RowLayout
 from relunmd.errors import ClusterError
 from tests.conftest import relative_error, synthetic
@@ -115,7 +115,7 @@ def one(seed):
     settings = RUN | {"algorithm": ["qn", "3b-factored"][seed % 2]}
     replaced, keeps = bool(seed // 2 % 2), bool(seed // 4 % 2)
     expected = relunmd.decompose(X, **settings)
-    cluster_executor.KEEP_EVERY, cluster_executor._KEEP_SHARE, cluster_executor._LOOK_AROUND = 0.2, 0.0, 0.2
+    cluster_executor.KEEP_EVERY, cluster_executor._KEEP_SHARE, cluster_executor._CHECK_EVERY = 0.2, 0.0, 0.2
     worker_tasks.PATIENCE = 15.0
     count = int(random.integers(2, 4))
     with tempfile.TemporaryDirectory() as folder, config.set(SETTINGS):
@@ -125,9 +125,7 @@ def one(seed):
         killer = Killer(workers, random)
         with Client(workers.cluster) as client:
             client.wait_for_workers(count, timeout=60)
-            client.run(
-                lambda: __import__("relunmd.engine.distributed.worker")
-            )  # Or most of the time is spent importing.
+            client.run(lambda: len(worker_store._STORES))  # Imports it; otherwise most of the time is spent on that.
             told = attempt(settings, expected, workers, killer, Path(folder))
     about = {"seed": seed, "algorithm": settings["algorithm"], "workers": count, "replaced": replaced}
     return about | {"checkpoint": keeps} | told | {"kills": killer.kills}

@@ -8,7 +8,7 @@ from scipy import sparse
 
 import relunmd
 from relunmd import InputError, ReLUNMD
-from relunmd.engine.distributed import dask_input, open_distributed
+from relunmd.engine.distributed import dask_input, open_distributed, worker_store
 from relunmd.engine.distributed.cluster_executor import ClusterExecutor
 from relunmd.engine.distributed.remote_rows import RowsOnWorkers
 from relunmd.engine.linalg import canonical
@@ -142,7 +142,7 @@ def test_progress_tells_of_workers_and_bytes(client):
     moved = np.diff([step.bytes_moved for step in seen[4:]])
     assert (moved > 0).all()
     assert moved.max() < 160 * 6 * 8 * 10  # Some arrays like H; W has 13 times as many rows.
-    with pytest.raises(relunmd.RelunmdError, match="while the run goes on"):
+    with pytest.raises(relunmd.RelunmdError, match="only during the run"):
         seen[-1].W  # noqa: B018
     local = []
     relunmd.decompose(X, callback=local.append, **RUN)
@@ -157,7 +157,7 @@ def test_tasks_have_names(client):
 
 def test_nothing_stays_on_the_workers_but_what_was_handed_over(client):
     d = relunmd.decompose(chunked(), **RUN)
-    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").engine.distributed.worker._STORES))
+    stores = client.run(lambda: len(worker_store._STORES))
     assert set(stores.values()) == {0}
     assert d.W.compute().shape == (len(X), 6)
 
@@ -179,7 +179,7 @@ def test_without_a_client_one_is_started_and_said(heard):
     d = relunmd.decompose(chunked(), **RUN)
     assert any("no active dask.distributed.Client" in line for line in heard)
     assert d.error == relunmd.decompose(X, **RUN).error
-    dask_input._OURS.pop().close()
+    dask_input._OWN_CLIENTS.pop().close()
 
 
 class TestTheEstimator:
@@ -234,7 +234,7 @@ class TestTheEstimator:
         (chunked, {"init": "nuclear"}, "init must be one of .* where X is on Dask"),
         (chunked, {"rank": 161}, "rank must be"),
         (lambda: [delayed(X), delayed(X[:, :3])], {}, "same number of columns"),
-        (lambda: [delayed(X), delayed(X[:0])], {}, "must have a row"),
+        (lambda: [delayed(X), delayed(X[:0])], {}, "must have rows"),
         (lambda: [delayed(np.ones)(3)], {}, "two-dimensional"),
         (lambda: [delayed("words")], {}, "two-dimensional|real numbers"),
     ],
@@ -242,7 +242,7 @@ class TestTheEstimator:
 def test_what_cannot_be_used_is_said_in_one_sentence(client, make, settings, why):
     with pytest.raises(InputError, match=why):
         relunmd.decompose(make(), **RUN | settings)
-    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").engine.distributed.worker._STORES))
+    stores = client.run(lambda: len(worker_store._STORES))
     assert set(stores.values()) == {0}
 
 
@@ -277,7 +277,7 @@ class TestRowsOnWorkers:
 
     def test_they_do_not_come_here(self, problem):
         rows = problem.executor.normal_rows(problem.matrix, 2, np.random.default_rng(0))
-        with pytest.raises(TypeError, match="not to come here"):
+        with pytest.raises(TypeError, match="rows stay on the workers"):
             np.asarray(rows)
         with pytest.raises(TypeError):
             np.linalg.norm(rows)
@@ -288,7 +288,7 @@ class TestRowsOnWorkers:
         problem.gram(rows)
 
         def arrays():
-            from relunmd.engine.distributed.worker import _STORES
+            from relunmd.engine.distributed.worker_store import _STORES
 
             return [len(store.arrays) for store in _STORES.values()]
 

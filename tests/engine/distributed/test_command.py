@@ -17,7 +17,7 @@ from scipy import sparse
 
 import relunmd
 from relunmd.cli import main
-from relunmd.engine.distributed.partitioned_files import _folder, open_file
+from relunmd.engine.distributed.file_parts import _folder_parts, open_file
 from relunmd.errors import FileError, InputError
 from relunmd.loop.driver import Limits, Progress
 from relunmd.loop.progress_display import ProgressDisplay
@@ -181,5 +181,5 @@ def test_digits_that_are_no_numbers_in_names(tmp_path):
     """ "²" is a digit to Python, and not a number to int()."""
     for name in ("1²10.npy", "1²2.npy", "²1.npy"):
         np.save(tmp_path / name, X[:3])
-    loaders, _ = _folder(tmp_path, None)
+    loaders = _folder_parts(tmp_path, list(tmp_path.iterdir()), None)
     assert [Path(loader.path).name for loader in loaders] == ["1²2.npy", "1²10.npy", "²1.npy"]

@@ -13,7 +13,7 @@ from distributed import wait
 
 import relunmd
 from relunmd import Status
-from relunmd.engine.distributed import cluster_executor, worker_tasks
+from relunmd.engine.distributed import cluster_executor, refusals, worker_tasks
 from relunmd.engine.matrix import RowLayout
 from relunmd.errors import ClusterError, FileError, InputError
 from relunmd.validation import opened
@@ -41,7 +41,7 @@ def often(monkeypatch):
     """Rows are kept all the time, and nobody waits for long."""
     monkeypatch.setattr(cluster_executor, "KEEP_EVERY", 0.0)
     monkeypatch.setattr(cluster_executor, "_KEEP_SHARE", 0.0)
-    monkeypatch.setattr(cluster_executor, "_LOOK_AROUND", 0.1)
+    monkeypatch.setattr(cluster_executor, "_CHECK_EVERY", 0.1)
     monkeypatch.setattr(worker_tasks, "PATIENCE", 20.0)
 
 
@@ -97,15 +97,15 @@ def test_one_is_killed_while_x_is_looked_at_and_a_start_is_made(own_cluster, und
 
 def test_one_is_killed_while_x_is_laid_out(own_cluster, undisturbed, monkeypatch):
     client, killed = own_cluster(), []
-    each = worker_tasks.Cluster.each
+    call_each = worker_tasks.Cluster.call_each
 
-    def struck(self, function, *given, **more):
-        if function.__name__ == "describe" and not killed:
+    def struck(self, method, *given, **more):
+        if method == "describe" and not killed:
             killed.append(pids(client)[0])
             kill(killed[0])
-        return each(self, function, *given, **more)
+        return call_each(self, method, *given, **more)
 
-    monkeypatch.setattr(worker_tasks.Cluster, "each", struck)
+    monkeypatch.setattr(worker_tasks.Cluster, "call_each", struck)
     with client.as_current():
         same(relunmd.decompose(chunked(), algorithm="qn", **RUN), undisturbed["qn"])
     assert killed
@@ -113,7 +113,7 @@ def test_one_is_killed_while_x_is_laid_out(own_cluster, undisturbed, monkeypatch
 
 def test_a_stopped_worker_and_a_time_limit(own_cluster, monkeypatch, heard):
     monkeypatch.setattr(worker_tasks, "SILENCE_PAST_DEADLINE", 3.0)
-    monkeypatch.setattr(worker_tasks, "_HEARTBEATS", 0.5)
+    monkeypatch.setattr(worker_tasks, "_CHECK_EVERY", 0.5)
     client, stopped = own_cluster(), []
 
     def note(step):
@@ -202,7 +202,7 @@ def test_a_result_in_use_and_the_loss_of_a_worker(own_cluster, tmp_path):
 def test_what_is_lost_for_good_is_said(own_cluster, tmp_path, monkeypatch):
     """Rows that were handed over, and parts of X that Dask cannot make again: a ClusterError, and no hang."""
     monkeypatch.setattr(worker_tasks, "PATIENCE", 2.0)
-    monkeypatch.setattr(worker_tasks, "_HEARTBEATS", 0.5)
+    monkeypatch.setattr(worker_tasks, "_CHECK_EVERY", 0.5)
     client = own_cluster()
     settings = RUN | {"max_iter": 2}
     with client.as_current():
@@ -251,9 +251,9 @@ def test_what_was_kept_is_lost_too_and_rows_are_made_anew(own_cluster, undisturb
 
 def test_workers_that_are_lost_again_and_again_are_given_up(client, monkeypatch):
     def lost(self, order, shared):
-        raise worker_tasks.WorkersGoneError("a worker is gone")
+        raise refusals.WorkersLostError("a worker is gone")
 
-    monkeypatch.setattr(cluster_executor.ClusterExecutor, "_looked", lost)
+    monkeypatch.setattr(cluster_executor.ClusterExecutor, "_run_pass", lost)
     with pytest.raises(ClusterError, match="lost 11 times"):
         relunmd.decompose(chunked(), **RUN)
 

@@ -10,7 +10,7 @@ from distributed import Client
 
 import relunmd
 from relunmd import ClusterError, InputError, ReLUNMD, plot
-from relunmd.engine.distributed import open_distributed
+from relunmd.engine.distributed import open_distributed, worker_store
 from relunmd.inspection import survey
 from tests.conftest import synthetic
 
@@ -34,7 +34,7 @@ KINDS = {
 def given(request, client):
     """X on Dask; afterwards nothing of it is left on the workers."""
     yield KINDS[request.param](client)
-    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").engine.distributed.worker._STORES))
+    stores = client.run(lambda: len(worker_store._STORES))
     assert set(stores.values()) == {0}
 
 
@@ -94,9 +94,9 @@ def test_lists_of_parts_are_no_factors(client, model, kind):
     [
         (lambda client: delayed(X), "must be a dask.array or a list"),
         (lambda client: client.scatter(X), "must be a dask.array or a list"),
-        (lambda client: [delayed(X[:, :0])], r"must have columns\. Got one of shape \(200, 0\)"),
+        (lambda client: [delayed(X[:, :0])], r"have columns\. Got a part of shape \(200, 0\)"),
         (lambda client: da.from_delayed(delayed(X[:150]), X.shape, X.dtype), "declares, 200 rows .* Got 150 and 30"),
-        (lambda client: da.from_delayed(delayed(X[:, :29]), X.shape, X.dtype), "30 columns in all. Got 200 and 29"),
+        (lambda client: da.from_delayed(delayed(X[:, :29]), X.shape, X.dtype), "30 columns in total. Got 200 and 29"),
     ],
 )
 def test_x_that_is_not_what_it_should_be(client, bad, why):
@@ -182,7 +182,7 @@ class TestAClosedClient:
         futures = KINDS["futures"](other)
         other.close()
         for given in (persisted, persisted * 2, futures, [delayed(future) for future in futures]):
-            with pytest.raises(ClusterError, match=r"client that made X is not connected.*closed.*new Client"):
+            with pytest.raises(ClusterError, match=r"client that computed X is not connected.*closed.*new Client"):
                 relunmd.decompose(given, **RUN)
 
     def test_a_result_of_a_client_that_is_closed(self, client, other, tmp_path):
