@@ -117,7 +117,7 @@ def test_a_stopped_worker_and_a_time_limit(own_cluster, monkeypatch, heard):
     client, stopped = own_cluster(), []
 
     def note(step):
-        if step.iteration == 3 and not stopped:
+        if not stopped:
             stopped.append(pids(client)[0])
             os.kill(stopped[0], signal.SIGSTOP)
 
@@ -224,7 +224,7 @@ def test_what_is_lost_for_good_is_said(own_cluster, tmp_path, monkeypatch):
         ):
             with pytest.raises(ClusterError, match="were lost with the Dask workers that held them"):
                 call()
-        with pytest.raises(ClusterError, match=r"2 of 2 parts of X .* were lost with their workers"):
+        with pytest.raises(ClusterError, match="Part 0 of X was lost with its workers"):
             relunmd.decompose(scattered, **settings)
         for given in (pinned, [delayed(part) for part in pinned]):
             with pytest.raises(ClusterError, match=r"no worker that may compute array-.* for 2 s"):

@@ -25,8 +25,8 @@ from relunmd.engine.distributed.dask_results import check_rows, dask_array
 from relunmd.engine.distributed.placement import neighbors, place
 from relunmd.engine.distributed.refusals import WorkersLostError
 from relunmd.engine.distributed.remote_rows import RowsOnWorkers
-from relunmd.engine.distributed.shared_arrays import fold_transposes, split_large, total_bytes
-from relunmd.engine.distributed.worker_store import PartialSums, PassOrder, add_sums
+from relunmd.engine.distributed.shared_arrays import fold_transposes, total_bytes
+from relunmd.engine.distributed.worker_store import Nodes, PassOrder, add_sums
 from relunmd.engine.executor import BlockFunction, Executor, Rows, RowsLostError, Sums, Wanted, one_blas_thread
 from relunmd.engine.matrix import Block, Matrix
 from relunmd.errors import ClusterError, InputError
@@ -38,6 +38,8 @@ T = TypeVar("T")
 log = logging.getLogger("relunmd")
 
 _FAN_IN = 4
+_INLINE = 2**20
+"""Bytes that are sent with each task. More is sent once, and workers fetch it from each other."""
 _CHECK_EVERY = 2.0
 """Seconds between two checks for workers that have joined."""
 KEEP_EVERY, _KEEP_SHARE = 10.0, 30.0
@@ -54,17 +56,11 @@ class ClusterExecutor(Executor):
     source : ClusterSource
     dtypes : sequence of numpy.dtype
         The float types of the computation, for which the workers compile the kernels first.
-
-    Attributes
-    ----------
-    worker_seconds : float
-        The seconds that the slowest worker took in each pass, added up.
     """
 
     def __init__(self, source: ClusterSource, dtypes: Sequence[np.dtype[Any]] = ()) -> None:
         super().__init__()
         self.source = source
-        self.worker_seconds = 0.0
         self._cluster = source.cluster
         self._dtypes = dtypes
         self._next_number = 0
@@ -79,9 +75,8 @@ class ClusterExecutor(Executor):
         super().__enter__()
         self._open.enter_context(one_blas_thread)  # So that the driver's small products have the same bits.
         self._cluster.interrupted, self._cluster.deadline = self.interrupted, self.deadline
-        self.source.losses = 0
+        self.source.losses, self.source.most_losses = 0, MOST_LOSSES
         self._open.callback(self._leave)
-        self._allow_losses()
         self.source.prepare(*self._dtypes)
         return self
 
@@ -89,7 +84,7 @@ class ClusterExecutor(Executor):
         self._cluster.interrupted, self._cluster.deadline = (lambda: False), None
         self._closed = True
         try:
-            self._cluster.call_each("forget_rows", [(address, ()) for address in self.source.workers], timeout=10.0)
+            self._cluster.call_each("forget_rows", dict.fromkeys(self.source.workers, ()), timeout=10.0)
         except Exception as reason:
             log.info("Arrays could not be released on all workers: %s", reason)
 
@@ -103,31 +98,16 @@ class ClusterExecutor(Executor):
         weakref.finalize(rows, self._dropped.append, self._next_number)
         return rows
 
-    def _each(
-        self,
-        matrix: Matrix,
-        function: BlockFunction,
-        rows: Mapping[str, Array],
-        out: Mapping[str, Wanted],
-        shared: Mapping[str, Any],
-    ) -> tuple[Rows, Sums]:
+    def _each(self, matrix: Matrix, function: BlockFunction, rows: Any, out: Any, shared: Any) -> tuple[Rows, Sums]:
         if self._closed:
-            raise ClusterError(
-                "Rows on the workers of a cluster, such as W of a Progress, are available only during the run. "
-                "Read them in the callback."
-            )
+            raise ClusterError("On a cluster, W of a Progress is available only during the run. Read it in a callback.")
         made = {name: self._wanted_rows(matrix, wanted) for name, wanted in out.items()}
         self._use_new_workers()
-        order = PassOrder(
-            function=function,
-            dtype=matrix.dtype,
-            scale=matrix.scale,
-            rows={name: array.number for name, array in rows.items()},  # type: ignore[attr-defined]
-            out={name: array.spec for name, array in made.items()},
-            drop=[self._dropped.pop() for _ in range(len(self._dropped))],  # Others may be appended at any time.
-            kept=self._generation,
-            epoch=self.source.epoch,
-        )
+        numbers = {name: array.number for name, array in rows.items()}
+        specs = {name: array.spec for name, array in made.items()}
+        drop = [self._dropped.pop() for _ in range(len(self._dropped))]  # Others may be appended at any time.
+        versions = self._generation, self.source.epoch
+        order = PassOrder(function, matrix.dtype, matrix.scale, numbers, specs, drop, *versions)
         while True:
             try:
                 sums = self._run_pass(order, shared)
@@ -147,24 +127,18 @@ class ClusterExecutor(Executor):
 
     def _run_pass(self, order: PassOrder, shared: Mapping[str, Any]) -> Sums:
         count, cluster, workers = self.source.n_blocks, self._cluster, self.source.workers
-        small, large = split_large(fold_transposes(shared))
+        calls, folded = self.source.shares.items(), fold_transposes(shared)
+        size = total_bytes(folded)
         named = f"{order.function.__module__.rpartition('.')[2]}{order.function.__name__}"
-        sent = cluster.broadcast(large, total_bytes(large), workers) if large else {}
-        futures = [
-            cluster.call("run", order, parts, small, sent, on=address, named=named)
-            for address, parts in self.source.shares.items()
-        ]
-        cluster.bytes_moved += total_bytes(small) * len(futures) + total_bytes(large)
+        given = cluster.broadcast(folded, size, workers) if size > _INLINE else folded
+        cluster.bytes_moved += size if size > _INLINE else size * len(workers)
+        futures = [cluster.call("run", order, parts, given, on=address, named=named) for address, parts in calls]
         while len(futures) > _FAN_IN:
-            futures = [
-                cluster.submit(add_sums, count, *futures[i : i + _FAN_IN], on=workers, named="sums")
-                for i in range(0, len(futures), _FAN_IN)
-            ]
-        partials: list[PartialSums] = cluster.results(futures, workers)
-        cluster.bytes_moved += sum(total_bytes(share) for partial in partials for share in partial.nodes.values())
-        whole = add_sums(count, *partials)
-        self.worker_seconds += whole.seconds
-        (total,) = whole.nodes.values()
+            groups = [futures[i : i + _FAN_IN] for i in range(0, len(futures), _FAN_IN)]
+            futures = [cluster.submit(add_sums, count, *group, on=workers, named="sums") for group in groups]
+        partials: list[Nodes] = cluster.results(futures, workers)
+        cluster.bytes_moved += sum(total_bytes(share) for nodes in partials for share in nodes.values())
+        (total,) = add_sums(count, *partials).values()
         return total  # type: ignore[no-any-return]
 
     def _use_new_workers(self) -> None:
@@ -174,33 +148,44 @@ class ClusterExecutor(Executor):
             return
         self._checked_at = now
         present, used = self._cluster.workers(), set(self.source.workers)
-        if not used < set(present) or len(used) == len(self.source.owners):
-            return
-        owners = place(self.source.weights, present)
+        more_helps = used < set(present) and len(used) < len(self.source.owners)
+        owners = place(self.source.weights, present) if more_helps else self.source.owners
         if set(owners) != used:
             log.info("%d workers, %d of them new: parts are moved", len(present), len(set(owners) - used))
             self._recovering(lambda: self._move_rows(owners))
-            self._keep_at = now
 
-    def _move_rows(self, owners: Sequence[str]) -> None:
+    def _move_rows(self, owners: list[str]) -> None:
         """Move parts to other workers, with all rows of arrays."""
-        before, generation = self.source.owners, self._new_generation()
-        self._call_owners("keep", lambda parts: (generation, None, parts))
+        generation = self._keep_rows(None)
         self.source.move(owners)
-        self._copy_rows(generation, before, owners)
-        self._set_back(generation, final=True)
+        if not self._restore_rows(generation):
+            raise WorkersLostError("rows were lost while parts were moved")
 
-    def _new_generation(self) -> int:
-        self._last_generation += 1
-        return self._last_generation
+    def _keep_rows(self, numbers: Sequence[int] | None) -> int:
+        """Let every worker keep its rows of some arrays, None for all; return the generation."""
+        self._last_generation = generation = self._last_generation + 1
+        self._call_owners("keep", lambda parts: (generation, numbers, parts))
+        return generation
 
-    def _set_back(self, generation: int, final: bool) -> None:
+    def _restore_rows(self, generation: int) -> bool:
+        """Restore what was kept from the copies that are left; return whether there is a copy of each part."""
+        present = list(self._cluster.workers())
+        found = self._cluster.call_each("kept_parts", dict.fromkeys(present, (generation,)))
+        givers = []
+        for part, owner in enumerate(self.source.owners):
+            holders = [address for address, parts in zip(present, found, strict=True) if part in parts]
+            if not holders:
+                return False
+            givers.append(owner if owner in holders else holders[0])
+        self._copy_rows(generation, givers, self.source.owners)
         self.source.epoch += 1
-        self._call_owners("restore", lambda parts: (generation, parts, self.source.epoch, final))
+        self._call_owners("restore", lambda parts: (generation, parts, self.source.epoch))
+        self._keep_at = time.perf_counter()  # There may be only one copy.
+        return True
 
     def _call_owners(self, method: str, arguments: Callable[[list[int]], tuple[Any, ...]]) -> None:
         """Call a method on every worker, with arguments that depend on its parts."""
-        self._cluster.call_each(method, [(at, arguments(parts)) for at, parts in self.source.shares.items()])
+        self._cluster.call_each(method, {at: arguments(parts) for at, parts in self.source.shares.items()})
 
     def _copy_rows(self, generation: int, givers: Sequence[str], takers: Sequence[str]) -> None:
         """Copy what was kept of each part from one worker to another."""
@@ -215,12 +200,9 @@ class ClusterExecutor(Executor):
         if futures:
             self._cluster.results(futures, {address for pair in moves for address in pair})
 
-    def _allow_losses(self) -> None:
+    def _replace_workers(self, reason: WorkersLostError) -> None:
         self.source.most_losses = MOST_LOSSES + self.passes // _PASSES_A_LOSS
-
-    def _replace_workers(self, reason: Exception) -> None:
-        self._allow_losses()
-        self.source.replace_workers(reason)
+        self.source.prepare(lost=reason)
 
     def _recovering(self, action: Callable[[], T]) -> T:
         """Return the result of an action that needs rows; replace lost workers and raise RowsLostError."""
@@ -237,33 +219,20 @@ class ClusterExecutor(Executor):
     def keep(self, arrays: Mapping[str, Array]) -> None:
         numbers = sorted({array.number for array in _remote(arrays).values()})
         begin = time.perf_counter()
-        generation = self._new_generation()
 
-        def keep_and_copy() -> None:
-            self._call_owners("keep", lambda parts: (generation, numbers, parts))
+        def keep_and_copy() -> int:
+            generation = self._keep_rows(numbers)
             self._copy_rows(generation, self.source.owners, neighbors(self.source.owners))
+            return generation
 
-        self._recovering(keep_and_copy)
-        self._generation = generation  # From now on the workers may release the previous one.
+        self._generation = self._recovering(keep_and_copy)  # From now on the workers may release the previous one.
         now = time.perf_counter()
         self._keep_at = now + max(KEEP_EVERY, _KEEP_SHARE * (now - begin))
 
     def restore(self) -> bool:
-        """Restore what was kept from the copies that are left; all other arrays are lost."""
         while self._generation:
             try:
-                present = list(self._cluster.workers())
-                found = self._cluster.call_each("kept_parts", [(at, (self._generation,)) for at in present])
-                givers = []
-                for part, owner in enumerate(self.source.owners):
-                    holders = [address for address, parts in zip(present, found, strict=True) if part in parts]
-                    if not holders:
-                        return False
-                    givers.append(owner if owner in holders else holders[0])
-                self._copy_rows(self._generation, givers, self.source.owners)
-                self._set_back(self._generation, final=False)
-                self._keep_at = time.perf_counter()  # There may be only one copy.
-                return True
+                return self._restore_rows(self._generation)
             except WorkersLostError as reason:
                 self._replace_workers(reason)
         return False
@@ -276,23 +245,18 @@ class ClusterExecutor(Executor):
         if isinstance(A, RowsOnWorkers):
             return A  # type: ignore[return-value]
         rows = self.new_rows(matrix, A.shape[1], np.dtype(A.dtype))
-        on_dask, heights = hasattr(A, "dask"), self.source.heights
-        needs = check_rows(A) if on_dask else []
-        if on_dask:
-            A = A.rechunk((tuple(heights), (A.shape[1],)))
-        else:
-            self._cluster.bytes_moved += A.nbytes
-            A = [np.ascontiguousarray(piece) for piece in np.split(A, np.cumsum(heights)[:-1])]
+        heights, needs = self.source.heights, check_rows(A) if hasattr(A, "dask") else []
 
         def put() -> None:
             cluster, owners = self._cluster, self.source.owners
-            if on_dask:
-                pieces = cluster.compute(A.to_delayed().ravel())
+            if hasattr(A, "dask"):
+                pieces = cluster.compute(A.rechunk((tuple(heights), (A.shape[1],))).to_delayed().ravel())
             else:
-                pieces = [cluster.broadcast(piece, piece.nbytes, [at]) for piece, at in zip(A, owners, strict=True)]
-            futures = [
-                cluster.call("put_rows", rows.number, part, piece, on=owners[part]) for part, piece in enumerate(pieces)
-            ]
+                cut = zip(np.split(A, np.cumsum(heights)[:-1]), owners, strict=True)
+                pieces = [cluster.broadcast(np.ascontiguousarray(piece), piece.nbytes, [at]) for piece, at in cut]
+                cluster.bytes_moved += A.nbytes
+            calls = zip(range(len(pieces)), pieces, owners, strict=True)
+            futures = [cluster.call("put_rows", rows.number, *given, on=owner) for *given, owner in calls]
             cluster.results(futures, owners, needs=needs)
 
         self._recovering(put)
@@ -300,9 +264,7 @@ class ClusterExecutor(Executor):
 
     def handed_over(self, A: Array) -> Any:
         """Return the array as a Dask array that stays on the workers, with a chunk for each part of X."""
-        if not isinstance(A, RowsOnWorkers):
-            return A
-        return self._recovering(lambda: dask_array(self.source, A))
+        return self._recovering(lambda: dask_array(self.source, A)) if isinstance(A, RowsOnWorkers) else A
 
     def write_rows(self, arrays: Mapping[str, Array], place: Path) -> dict[str, Any] | None:
         """Write one file per part, on the worker that owns it, in a new folder beside `place`."""
@@ -315,29 +277,19 @@ class ClusterExecutor(Executor):
         self._recovering(lambda: self._call_owners("write_rows", lambda parts: (path, numbers, parts)))
         if not Path(path).is_dir():
             log.warning("The workers wrote the rows of the checkpoint to %s, which this process cannot see", path)
-        return {
-            "folder": folder,
-            "starts": list(self.source.starts),
-            "arrays": {name: [array.number, array.shape[1], array.dtype.name] for name, array in there.items()},
-        }
+        specs = {name: [array.number, array.shape[1], array.dtype.name] for name, array in there.items()}
+        return {"folder": folder, "starts": list(self.source.starts), "arrays": specs}
 
     def read_rows(self, matrix: Matrix, about: Mapping[str, Any] | None, place: Path) -> dict[str, Array]:
         if about is None:
-            raise InputError(
-                f"checkpoint must be of a run on a cluster. {place} is of a run on one machine; name another file."
-            )
+            raise InputError(f"checkpoint must be of a run on a cluster; {place} is of a run on one machine.")
         if list(about["starts"]) != list(self.source.starts):
-            raise InputError(
-                f"checkpoint must be of X in the same chunks. {place} is of {len(about['starts'])} chunks; X has "
-                f"{len(self.source.starts)}, of these or other sizes. Rechunk X, or name another file."
-            )
+            raise InputError(f"checkpoint must be of X in the same chunks; those of {place} differ. Rechunk X.")
         folder = Path(str(about["folder"]))
         if folder.is_absolute() or ".." in folder.parts:
             raise InputError(f"The rows of a checkpoint must be in a folder beside it. {place} names {folder}.")
-        new = {
-            int(number): self.new_rows(matrix, int(n_columns), np.dtype(str(dtype)))
-            for number, n_columns, dtype in about["arrays"].values()
-        }
+        specs = {int(number): (int(columns), np.dtype(str(kind))) for number, columns, kind in about["arrays"].values()}
+        new = {number: self.new_rows(matrix, *spec) for number, spec in specs.items()}
         wanted = {number: rows.spec for number, rows in new.items()}
         path = str(place.parent / folder)
         self._recovering(lambda: self._call_owners("read_rows", lambda parts: (path, wanted, parts)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from relunmd.engine.distributed.parts import ComputedPart, PartFacts, changed_error, common_facts
+from relunmd.engine.distributed.parts import ComputedPart, PartFacts, changed_error
 from relunmd.engine.distributed.placement import place, place_again
 from relunmd.engine.distributed.refusals import WorkersLostError
 from relunmd.engine.distributed.worker_tasks import Cluster
@@ -61,10 +61,7 @@ class ClusterSource(Source):
         needs: Sequence[Any] = (),
     ) -> None:
         if client.asynchronous:
-            raise InputError(
-                "X on Dask requires a synchronous Client. Got an asynchronous one; call relunmd in a thread, for "
-                "example by asyncio.to_thread."
-            )
+            raise InputError("X on Dask needs a synchronous Client; got an asynchronous one. Use asyncio.to_thread.")
         self.cluster = Cluster(client, secrets.token_hex(4))
         self.loaders, self.futures = loaders, futures
         self.weights = [1.0] * len(loaders) if heights is None else list(heights)
@@ -102,41 +99,37 @@ class ClusterSource(Source):
             found.setdefault(self.owners[part], []).append(part)
         return found
 
-    def prepare(self, *dtypes: np.dtype[Any]) -> None:
-        """Open all parts on their owners and compile kernels for some float types, replacing lost workers."""
+    def prepare(self, *dtypes: np.dtype[Any], lost: WorkersLostError | None = None) -> None:
+        """Open the parts that are not open and compile kernels for some float types.
+
+        Parts of lost workers, now or meanwhile, are opened on the workers that are left or have joined.
+        """
         self._warm += [dtype for dtype in dtypes if dtype not in self._warm]
-        try:
-            self._open_missing()
-        except WorkersLostError as reason:
-            self.replace_workers(reason)
-
-    def replace_workers(self, reason: Exception) -> None:
-        """Open the parts of lost workers on the workers that are left or have joined."""
         while True:
-            self._place_again(reason)
+            if lost is not None:
+                self._place_again(lost)
             try:
-                self._open_missing()
-                return
-            except WorkersLostError as again:
-                reason = again
+                return self._open_missing()
+            except WorkersLostError as reason:
+                lost = reason
 
-    def move(self, owners: Sequence[str]) -> None:
+    def move(self, owners: list[str]) -> None:
         """Open parts on other workers; rows of arrays are not moved."""
-        self.owners = list(owners)
+        self.owners = owners
         self._open_missing()
 
     def _open_missing(self) -> None:
         """Open the parts that their owners do not have yet: new ones, or those of a lost or restarted worker."""
-        opened = self.cluster.call_each("opened_parts", [(address, ()) for address in self.workers])
+        opened = self.cluster.call_each("opened_parts", dict.fromkeys(self.workers, ()))
         known = dict(zip(self.workers, opened, strict=True))
         missing = [part for part, owner in enumerate(self.owners) if part not in known[owner]]
-        tasks = [(address, self._to_open(parts)) for address, parts in self._by_owner(missing).items()]
+        tasks = {address: self._to_open(parts) for address, parts in self._by_owner(missing).items()}
         opened += self.cluster.call_each("open_parts", tasks, needs=self._needs) if tasks else []
         self._compare({part: facts for some in opened for part, facts in some.items()})
         if not self.n_blocks:
             self._lay_out()
         description = self.shape, self.dtype, self.starts, self._warm
-        self.cluster.call_each("describe", [(address, description) for address in self.workers])
+        self.cluster.call_each("describe", dict.fromkeys(self.workers, description))
 
     def _compare(self, facts: Mapping[int, PartFacts]) -> None:
         """Store the properties of parts; raise FileError if a part differs from what a worker had of it before."""
@@ -173,40 +166,33 @@ class ClusterSource(Source):
         if not self.futures:
             return
         holders = self.cluster.ask("who_has", keys=[future.key for future in self.futures.values()])
-        lost = [
-            part
-            for part, future in self.futures.items()
-            if future.status == "cancelled" or (holders.get(future.key) and present.isdisjoint(holders[future.key]))
-        ]
-        if lost:
-            raise ClusterError(
-                f"{len(lost)} of {len(self.loaders)} parts of X (the first is part {lost[0]}) were lost with their "
-                "workers, or their workers do not answer. Compute them again, or pass X as a dask.array or as delayed "
-                "values, which can be recomputed."
-            )
+        for part, future in self.futures.items():
+            on = holders.get(future.key)
+            if future.status == "cancelled" or (on and present.isdisjoint(on)):
+                raise ClusterError(
+                    f"Part {part} of X was lost with its workers, or these do not answer. Compute it again, or pass X "
+                    "as a dask.array or delayed values, which can be recomputed."
+                )
 
     def _lay_out(self) -> None:
         """Derive the shape, the dtype and the blocks of X from its parts."""
         facts, heights = self._facts.values(), self.heights
         if 0 in heights:
             raise InputError(f"Every part of X must have rows. Got {heights.count(0)} of {len(heights)} without.")
-        n_columns, self.dtype, self.sparse = common_facts(facts)
-        self.shape = sum(heights), n_columns
+        widths = sorted({part.n_columns for part in facts})
+        if len(widths) > 1:
+            raise InputError(f"All parts of X must have the same number of columns. Got {widths[0]} and {widths[-1]}.")
+        self.shape, self.sparse = (sum(heights), widths[0]), all(part.sparse for part in facts)
+        self.dtype = np.result_type(*{part.dtype for part in facts})
         self.starts = tuple(int(start) for start in np.cumsum([0, *heights[:-1]]))
         self.n_blocks = len(RowLayout(*self.shape, starts=self.starts).blocks)
-        log.info(
-            "X of shape %s, %s in %d parts on %d workers; %d parts are loaded in every pass",
-            self.shape,
-            human_bytes(sum(part.nbytes for part in facts)),
-            len(heights),
-            len(self.workers),
-            sum(not part.held for part in facts),
-        )
+        size, loaded = human_bytes(sum(part.nbytes for part in facts)), sum(not part.held for part in facts)
+        log.info("X of shape %s, %s in %d parts; %d are loaded in every pass", self.shape, size, len(heights), loaded)
 
     def close(self) -> None:
         """Release X on the workers; arrays that were returned to the user stay."""
         try:
-            self.cluster.call_each("close", [(address, ()) for address in self.cluster.workers()], timeout=5.0)
+            self.cluster.call_each("close", dict.fromkeys(self.cluster.workers(), ()), timeout=5.0)
         except Exception as reason:
             log.info("X could not be released on all workers: %s", reason)
 

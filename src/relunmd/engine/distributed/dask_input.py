@@ -15,7 +15,7 @@ __all__ = ["current_client", "is_distributed", "open_distributed", "refuse_distr
 
 log = logging.getLogger("relunmd")
 _OWN_CLIENTS: list[Any] = []
-"""Clients started because none was active; arrays on their clusters may be in use until the process ends."""
+"""Clients that were started because none was active, so that they stay open until the process ends."""
 
 
 def is_distributed(X: object) -> bool:
@@ -35,28 +35,19 @@ def refuse_distributed(X: object, what: str) -> None:
     """
     if is_distributed(X) or isinstance(X, ClusterSource):
         kind = f"a list of {type(X[0]).__name__} objects" if isinstance(X, list | tuple) else f"a {type(X).__module__}"
-        raise InputError(
-            f"{what} needs X in memory or in a file; X on Dask is not supported. Got {kind}; X.compute() brings a Dask "
-            "array into memory."
-        )
+        raise InputError(f"{what} needs X in memory or in a file. Got {kind}; X.compute() loads a Dask array.")
 
 
 def current_client() -> Any:
     """Return the active client, or start one for a cluster of threads in this process and log that."""
-    distributed = dask_module()
+    distributed, threads = dask_module(), usable_cores()
     try:
         return distributed.get_client()
     except ValueError:
-        pass
-    if not _OWN_CLIENTS or _OWN_CLIENTS[-1].status != "running":
-        threads = usable_cores()
-        _OWN_CLIENTS.append(
-            distributed.Client(
-                processes=False, n_workers=1, threads_per_worker=threads, dashboard_address=":0", set_as_default=True
-            )
-        )
-        log.info("There is no active dask.distributed.Client; started one in this process with %d threads", threads)
-    return _OWN_CLIENTS[-1]
+        log.info("There is no active dask.distributed.Client; starting one in this process with %d threads", threads)
+        options = {"processes": False, "n_workers": 1, "threads_per_worker": threads, "dashboard_address": ":0"}
+        _OWN_CLIENTS.append(distributed.Client(**options))
+        return _OWN_CLIENTS[-1]
 
 
 def open_distributed(X: Any, client: Any = None) -> ClusterSource:
@@ -101,18 +92,12 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
             declared = [height for height in X.chunks[0] if height]
             parts = [part for part, height in zip(parts, X.chunks[0], strict=True) if height]
     futures = {index: client.compute(part) for index, part in enumerate(parts) if _has_futures(part)}
-    loaders = [
-        # Of a graph for all of X, what this part needs.
-        None if index in futures else ComputedPart(dask_module("dask").optimize(part)[0])
-        for index, part in enumerate(parts)
-    ]
+    optimize = dask_module("dask").optimize  # Reduces a graph for all of X to what one part needs.
+    loaders = [None if i in futures else ComputedPart(optimize(part)[0]) for i, part in enumerate(parts)]
     source = ClusterSource(client, loaders, futures, declared, needs)
     if declared is not None and (source.heights != declared or source.shape[1] != X.shape[1]):
         source.close()
-        raise InputError(
-            f"The chunks of X must have the shapes that X declares, {X.shape[0]} rows and {X.shape[1]} columns in "
-            f"total. Got {source.shape[0]} and {source.shape[1]} when they were computed."
-        )
+        raise InputError(f"The chunks of X must have the sizes X declares, {X.shape} in total. Got {source.shape}.")
     return source
 
 
@@ -133,22 +118,16 @@ def _secede() -> None:
 
 def _checked_parts(X: Any) -> list[Any]:
     kinds = dask_module("dask.delayed").Delayed, dask_module().Future
-    for part in X:
-        if not isinstance(part, kinds):
-            raise InputError(
-                "A list of parts of X must contain dask.delayed values or futures, some rows each. Got "
-                f"{type(part).__name__}."
-            )
+    wrong = [type(part).__name__ for part in X if not isinstance(part, kinds)]
+    if wrong:
+        raise InputError(f"The parts of X must be dask.delayed values or futures. Got {wrong[0]}.")
     return list(X)
 
 
 def _by_rows(X: Any) -> Any:
     """Return a Dask array in chunks of whole rows."""
     if not isinstance(X, dask_module("dask.array").Array):
-        raise InputError(
-            f"X on Dask must be a dask.array or a list of dask.delayed rows. Got {type(X).__name__}; convert a "
-            "DataFrame by to_dask_array()."
-        )
+        raise InputError(f"X on Dask must be a dask.array or a list of dask.delayed rows. Got {type(X).__name__}.")
     if X.ndim != 2:
         raise InputError(f"X must be two-dimensional. Got {X.ndim} dimension(s), shape {X.shape}.")
     if 0 in X.shape:

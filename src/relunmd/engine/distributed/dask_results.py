@@ -40,48 +40,48 @@ def dask_array(source: "ClusterSource", rows: "RowsOnWorkers") -> Any:
     """
     array, delayed = dask_module("dask.array"), dask_module("dask").delayed
     cluster, owners, following = source.cluster, source.owners, neighbors(source.owners)
-    first = [cluster.call("get_rows", rows.number, part, on=owner, named="rows") for part, owner in enumerate(owners)]
+    first = [cluster.call("get_rows", rows.number, part, on=at, named="rows") for part, at in enumerate(owners)]
     _settle(cluster, first, owners)
-    sent = [cluster.submit(_sent, future, on=owner) for future, owner in zip(first, owners, strict=True)]
-    second = [
-        cluster.submit(_received, future, on=home, named="received")
-        for future, home in zip(sent, following, strict=True)
-    ]
+    copies = _submit_each(cluster, sent, first, owners)
+    second = _submit_each(cluster, received, copies, following)
     for copy, original in zip(second, first, strict=True):
         copy.original = original  # Dask keeps a result as long as its Future exists.
     _settle(cluster, second, following)
-    cluster.unpin(sent)
-    return array.concatenate(
-        [
-            array.from_delayed(delayed(future, pure=True), (height, rows.shape[1]), rows.dtype)
-            for future, height in zip(second, source.heights, strict=True)
-        ]
-    )
+    cluster.unpin(copies)
+    values = zip(second, source.heights, strict=True)
+    chunks = [array.from_delayed(delayed(at, pure=True), (n, rows.shape[1]), rows.dtype) for at, n in values]
+    return array.concatenate(chunks)
 
 
 def _settle(cluster: Cluster, futures: Sequence[Any], workers: Sequence[str]) -> None:
     """Wait for results that stay on these workers, and let Dask recompute them elsewhere, where they raise."""
-    sizes = [cluster.submit(_size, future, on=worker) for future, worker in zip(futures, workers, strict=True)]
-    cluster.results(sizes, workers)
+    cluster.results(_submit_each(cluster, size, futures, workers), workers)
     cluster.unpin(futures)
 
 
+def _submit_each(cluster: Cluster, function: Any, futures: Sequence[Any], workers: Sequence[str]) -> list[Any]:
+    return [cluster.submit(function, future, on=worker) for future, worker in zip(futures, workers, strict=True)]
+
+
 @refusing
-def _sent(rows: Array) -> Array:
+def sent(rows: Array) -> Array:
+    """Return the same rows, as another task."""
     return rows
 
 
-def _received(rows: Array | Refusal) -> Array:
+def received(rows: Array | Refusal) -> Array:
+    """Return the rows of a result; raise ClusterError if they are lost."""
     if isinstance(rows, Refusal):
         raise ClusterError(
-            "Rows of this result were lost with the Dask workers that held them and cannot be recomputed. Call relunmd "
-            "again; with a checkpoint it resumes. Save results right after the call to keep them."
+            "Rows of this result were lost with the Dask workers that held them. Call relunmd again (with a checkpoint "
+            "it resumes), and save the result right after the call."
         )
     return rows
 
 
 @refusing
-def _size(rows: Array) -> int:
+def size(rows: Array) -> int:
+    """Return the number of rows, a small result to wait for."""
     return len(rows)
 
 
@@ -91,10 +91,7 @@ def check_rows(array: Any) -> list[Any]:
     for future in futures:
         check_client(future.client, " of this Dask array")
         if future.status == "cancelled":
-            raise ClusterError(
-                f"Rows of this Dask array ({future.key}) were lost: their worker is gone or their client was closed. "
-                "Compute them again; if they are a result of relunmd, a call with a checkpoint resumes."
-            )
+            raise ClusterError(f"Rows of this Dask array ({future.key}) were lost with their worker. Compute it again.")
     return futures
 
 
@@ -129,10 +126,7 @@ def fetched(array: Any) -> Array:
             return np.asarray(content)
         except WorkersLostError as reason:
             failure = reason
-    raise ClusterError(
-        f"Rows of a result on Dask could not be fetched in {_TRIES} attempts: {failure}. Try again when the workers "
-        "answer; what was lost with a worker must be computed again."
-    ) from failure
+    raise ClusterError(f"Rows on Dask could not be fetched: {failure}. Try again when the workers answer.") from failure
 
 
 class Chunks:

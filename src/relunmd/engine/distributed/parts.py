@@ -1,6 +1,5 @@
 """Parts of X: some rows each, which a worker loads or computes by itself."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from relunmd.engine.matrix import CsrSource, DenseSource
 from relunmd.engine.matrix.source import InMemory, refuse_masked
 from relunmd.errors import FileError, InputError
 
-__all__ = ["ComputedPart", "PartFacts", "changed_error", "common_facts", "dask_module", "in_memory", "stored_bytes"]
+__all__ = ["ComputedPart", "PartFacts", "changed_error", "dask_module", "in_memory", "part_bytes"]
 
 
 def dask_module(name: str = "distributed") -> Any:
@@ -59,10 +58,7 @@ class ComputedPart:
 
 def changed_error(part: int) -> FileError:
     """Return the error for a part that differs from what was validated."""
-    return FileError(
-        f"X changed during the run: part {part} has other entries than when it was validated. Check whether its file "
-        "was overwritten, and call again."
-    )
+    return FileError(f"X changed during the run: part {part} has other entries than when it was validated.")
 
 
 def in_memory(part: Any) -> InMemory:
@@ -80,17 +76,8 @@ def in_memory(part: Any) -> InMemory:
         raise InputError(f"X must be a consistent sparse matrix. SciPy reports for a part: {reason}.") from reason
 
 
-def stored_bytes(rows: InMemory) -> int:
+def part_bytes(rows: InMemory) -> int:
     """Return the memory that a part takes."""
     if not isinstance(rows, CsrSource):
         return int(rows.read(slice(0, rows.shape[0])).nbytes)
     return int(rows.csr.data.nbytes + rows.csr.indices.nbytes + rows.csr.indptr.nbytes)
-
-
-def common_facts(facts: Iterable[PartFacts]) -> tuple[int, np.dtype[Any], bool]:
-    """Return the number of columns, the dtype and the sparsity of all parts together."""
-    known = list(facts)
-    widths = sorted({part.n_columns for part in known})
-    if len(widths) > 1:
-        raise InputError(f"All parts of X must have the same number of columns. Got {widths[0]} and {widths[-1]}.")
-    return widths[0], np.result_type(*{part.dtype for part in known}), all(part.sparse for part in known)

@@ -11,7 +11,7 @@ import numpy as np
 __all__ = ["neighbors", "place", "place_again"]
 
 
-def place(weights: Sequence[float], workers: Mapping[str, int]) -> list[str]:
+def place(weights: Sequence[float], workers: Mapping[str, float]) -> list[str]:
     """Return an owner for each part, in proportion to the workers' numbers of threads.
 
     >>> place([1, 1, 1, 1], {"a": 1, "b": 1})
@@ -26,23 +26,16 @@ def place(weights: Sequence[float], workers: Mapping[str, int]) -> list[str]:
 
 
 def place_again(owners: Sequence[str], workers: Mapping[str, int]) -> list[str]:
-    """Return new owners for the parts of lost workers: in runs, those with the fewest parts per thread first.
+    """Return the owners with the parts of lost workers assigned to the others, by the room that these have.
 
     >>> place_again(["a", "a", "b", "b"], {"b": 1, "c": 1})
     ['c', 'c', 'b', 'b']
     """
-    load = {address: owners.count(address) / threads for address, threads in sorted(workers.items())}
-    fair = -(-len(owners) // len(workers))
-    found: list[str] = []
-    previous, new = None, ""
-    for owner in owners:
-        if owner not in workers:
-            if owner != previous or load[new] >= fair:
-                new = min(load, key=lambda address: load[address])
-            load[new] += 1 / workers[new]
-        found.append(owner if owner in workers else new)
-        previous = owner
-    return found
+    fair = len(owners) / sum(workers.values())
+    room = {address: max(fair * threads - owners.count(address), 0.0) for address, threads in workers.items()}
+    lost = [owner for owner in owners if owner not in workers]
+    new = iter(place([1.0] * len(lost), room))
+    return [owner if owner in workers else next(new) for owner in owners]
 
 
 def neighbors(owners: Sequence[str]) -> list[str]:

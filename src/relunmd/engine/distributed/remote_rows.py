@@ -67,9 +67,8 @@ class RowsOnWorkers(NDArrayOperatorsMixin):
         known = all(isinstance(x, RowsOnWorkers | int | float | np.number) for x in inputs)
         if method != "__call__" or set(options) - {"dtype"} or not known:
             return NotImplemented
-        like = ufunc(
-            *(np.empty((0, x.shape[1]), x.dtype) if isinstance(x, RowsOnWorkers) else x for x in inputs), **options
-        )
+        samples = [np.empty((0, x.shape[1]), x.dtype) if isinstance(x, RowsOnWorkers) else x for x in inputs]
+        like = ufunc(*samples, **options)
         rows = {str(place): x for place, x in enumerate(inputs) if isinstance(x, RowsOnWorkers)}
         others = {str(place): x for place, x in enumerate(inputs) if str(place) not in rows}
         given = {"ufunc": ufunc, "others": others, "options": options}
@@ -80,9 +79,9 @@ class RowsOnWorkers(NDArrayOperatorsMixin):
             return self._sum(_sum_block)
         if function in (np.zeros_like, np.empty_like):
             dtype = np.dtype(given[1] if len(given) > 1 else named.get("dtype") or self.dtype)
-            if function is np.zeros_like:
-                return self._new(_zero_block, {}, (self.shape[1], dtype))
-            return self._executor.new_rows(self._matrix, self.shape[1], dtype)
+            if function is np.empty_like:
+                return self._executor.new_rows(self._matrix, self.shape[1], dtype)
+            return self._new(_copy_block, {}, (self.shape[1], dtype))
         return NotImplemented
 
     def _new(self, function: Any, rows: Any, wanted: tuple[int, np.dtype[Any]], **shared: Any) -> "RowsOnWorkers":
@@ -102,12 +101,7 @@ def _ufunc_block(
 
 
 def _copy_block(x: Block, rows: Any, out: Any) -> Sums:
-    out["new"][:] = rows["A"]
-    return {}
-
-
-def _zero_block(x: Block, rows: Any, out: Any) -> Sums:
-    out["new"][:] = 0
+    out["new"][:] = rows.get("A", 0)
     return {}
 
 

@@ -75,9 +75,6 @@ def remove_other_rows(place: Path, about: Mapping[str, Any] | None) -> None:
 
 def _is_row_folder(folder: Path) -> bool:
     """Return whether the name and all files of a folder are as written by this module."""
-    return (
-        _FOLDER.fullmatch(folder.name) is not None
-        and folder.is_dir()
-        and not folder.is_symlink()
-        and all(_FILE.fullmatch(file.name) and file.is_file() and not file.is_symlink() for file in folder.iterdir())
-    )
+    if not _FOLDER.fullmatch(folder.name) or folder.is_symlink() or not folder.is_dir():
+        return False
+    return all(_FILE.fullmatch(file.name) and file.is_file() and not file.is_symlink() for file in folder.iterdir())

@@ -6,14 +6,14 @@ not answer and a closed client all end the wait with an exception.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from relunmd.engine.distributed.parts import dask_module
 from relunmd.engine.distributed.refusals import Refusal, WorkersLostError
 from relunmd.engine.distributed.worker_store import call_store
-from relunmd.errors import ClusterError, RelunmdError
+from relunmd.errors import ClusterError
 
 __all__ = ["PATIENCE", "Cluster", "check_client"]
 
@@ -33,13 +33,14 @@ _SLOWEST_NETWORK = 1e7
 """Bytes per second."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 1.0
 """Seconds to wait for results before the workers are checked."""
-_RETRY = "Connect a new Client and call again; with a checkpoint the run resumes from it."
+_RETRY = "Call again; with a checkpoint the run resumes from it."
+_RECONNECT = f"Connect a new Client. {_RETRY}"
 
 
 def check_client(client: Any, which: str = "") -> None:
     """Raise ClusterError if a client is not connected; `which` describes it in the message."""
     if client.status != "running":
-        raise ClusterError(f"The Dask client{which} is not connected to its scheduler: it is {client.status}. {_RETRY}")
+        raise ClusterError(f"The Dask client{which} is not connected: it is {client.status}. {_RECONNECT}")
 
 
 class Cluster:
@@ -106,10 +107,7 @@ class Cluster:
         begin = time.perf_counter()
         while not (found := self.workers()):
             if time.perf_counter() - begin > PATIENCE:
-                raise ClusterError(
-                    f"The cluster has had no worker for {PATIENCE:.0f} s. Start some and call again; with a checkpoint "
-                    "the run resumes from it."
-                )
+                raise ClusterError(f"The cluster has had no worker for {PATIENCE:.0f} s. Start workers. {_RETRY}")
             if self.interrupted():
                 raise KeyboardInterrupt
             time.sleep(0.1)
@@ -122,46 +120,35 @@ class Cluster:
                 handler = getattr(self.client.scheduler, question)
                 return self.client.sync(handler, callback_timeout=_SCHEDULER_TIMEOUT, **given)
             except self._timeouts as reason:
-                raise ClusterError(f"The Dask scheduler does not answer ({reason!r}). {_RETRY}") from reason
+                raise ClusterError(f"The Dask scheduler does not answer ({reason!r}). {_RECONNECT}") from reason
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        """Raise ClusterError instead of what Dask raises because the client is closed."""
+        """Raise ClusterError instead of any other exception if the client is closed."""
         check_client(self.client)
         try:
             yield
-        except (RelunmdError, WorkersLostError):
-            raise
         except Exception:
             check_client(self.client)
             raise
 
     def submit(
-        self, function: Callable[..., Any], *given: Any, on: str | Sequence[str] = (), named: str | None = None
+        self, function: Callable[..., Any], *given: Any, on: str | Sequence[str] | None = None, named: str = ""
     ) -> Any:
         """Submit a task to a certain worker, to one of several, or to any; return its future."""
         self._number += 1
         key = f"relunmd_{named or function.__name__}-{self._name}-{self._number}"
-        addresses = [on] if isinstance(on, str) else list(on)
-        where = {"workers": addresses, "allow_other_workers": False} if addresses else {}
         with self._connected():
-            return self.client.submit(function, *given, key=key, pure=False, retries=0, **where)
+            return self.client.submit(function, *given, key=key, pure=False, retries=0, workers=on)
 
-    def call(self, method: str, *given: Any, on: str, named: str | None = None) -> Any:
+    def call(self, method: str, *given: Any, on: str, named: str = "") -> Any:
         """Submit a call of a method of a worker's WorkerStore; return its future."""
         return self.submit(call_store, self._name, method, *given, on=on, named=named or method)
 
-    def call_each(
-        self,
-        method: str,
-        given: Iterable[tuple[str, tuple[Any, ...]]],
-        timeout: float | None = None,
-        needs: Sequence[Any] = (),
-    ) -> list[Any]:
-        """Call a method of a WorkerStore on several workers (address and arguments each); return the results."""
-        calls = list(given)
-        futures = [self.call(method, *arguments, on=address) for address, arguments in calls]
-        return self.results(futures, [address for address, _ in calls], timeout, needs)
+    def call_each(self, method: str, given: Mapping[str, tuple[Any, ...]], **options: Any) -> list[Any]:
+        """Call a method of a WorkerStore on several workers, with arguments for each; return the results."""
+        futures = [self.call(method, *arguments, on=address) for address, arguments in given.items()]
+        return self.results(futures, given, **options)
 
     def compute(self, collections: Sequence[Any]) -> list[Any]:
         """Return the futures of Dask collections."""
@@ -196,7 +183,10 @@ class Cluster:
         while True:
             results = self._gather(futures, wait)
             if results is not None:
-                return _without_refusals(results)
+                reasons = [result.reason for result in results if isinstance(result, Refusal)]
+                if reasons:  # A loss of rows may be the consequence of another error.
+                    raise min(reasons, key=lambda reason: isinstance(reason, WorkersLostError))
+                return results
             wait = min(2 * wait, _LONGEST_WAIT)
             if self.interrupted():
                 raise KeyboardInterrupt
@@ -204,7 +194,7 @@ class Cluster:
             present = self.workers()
             missing = set(on) - set(present)
             if missing:
-                raise WorkersLostError(f"{len(missing)} workers are gone or do not answer: {_listed(missing)}")
+                raise WorkersLostError(f"{len(missing)} workers are gone or do not answer: {min(missing)}, …")
             if not present:
                 self.wait_for_workers()
             if timeout is not None and time.perf_counter() - begin > timeout:
@@ -215,14 +205,11 @@ class Cluster:
         with self._connected():
             try:
                 self._distributed.wait(futures, timeout=wait)
-                results: list[Any] = self.client.sync(
-                    self.client._gather, futures, direct=self._direct, callback_timeout=10 + 10 * wait
-                )
-                return results
+                options = {"direct": self._direct, "callback_timeout": 10 + 10 * wait}
+                return list(self.client.sync(self.client._gather, futures, **options))
             except (TimeoutError, self._distributed.TimeoutError):
                 return None
             except (self._distributed.scheduler.KilledWorker, self._distributed.CancelledError) as reason:
-                check_client(self.client)
                 raise WorkersLostError(str(reason)) from reason
 
     def _check_tasks(self, futures: Sequence[Any], needs: Sequence[Any]) -> None:
@@ -237,8 +224,8 @@ class Cluster:
         stuck = [str(key) for key, state in states.items() if state == "no-worker"]
         if self._has_lasted("stuck", bool(stuck)):
             raise ClusterError(
-                f"Dask has had no worker that may compute {_listed(stuck)} for {PATIENCE:.0f} s. Check whether these "
-                "tasks are restricted to lost workers, compute them again and call again."
+                f"Dask has had no worker that may compute {stuck[0]} for {PATIENCE:.0f} s. Submit it again if it is "
+                "restricted to a lost worker."
             )
         busy = any(self.ask("processing", workers=None).values())
         if self._has_lasted("idle", not busy or all(future.done() for future in futures)):
@@ -246,20 +233,18 @@ class Cluster:
 
     def _has_lasted(self, condition: str, holds: bool) -> bool:
         """Return whether a condition has held at every check of the last PATIENCE seconds."""
-        if not holds:
-            self._since.pop(condition, None)
-            return False
-        return time.perf_counter() - self._since.setdefault(condition, time.perf_counter()) > PATIENCE
+        now = time.perf_counter()
+        self._since[condition] = self._since.get(condition, now) if holds else now
+        return now - self._since[condition] > PATIENCE
 
     def broadcast(self, value: Any, nbytes: int, to: Sequence[str]) -> Any:
         """Send a large value to one of these workers, from which others fetch it; return its future."""
+        options = {"workers": list(to), "hash": False, "direct": self._direct}
         timeout = _SCHEDULER_TIMEOUT + nbytes / _SLOWEST_NETWORK
-        options = {"workers": list(to), "hash": False, "direct": self._direct, "callback_timeout": timeout}
         with self._connected():
             try:
-                (future,) = self.client.sync(self.client._scatter, [value], **options)
+                (future,) = self.client.sync(self.client._scatter, [value], callback_timeout=timeout, **options)
             except (*self._timeouts, KeyError) as reason:
-                check_client(self.client)
                 raise WorkersLostError(f"a worker did not receive what was sent ({reason!r})") from reason
         return future
 
@@ -270,17 +255,3 @@ class Cluster:
         states = self.ask("get_task_status", keys=keys)
         if set(states.values()) != {"memory"}:  # A task that was lost before stays restricted.
             raise WorkersLostError("workers were lost with rows of a result")
-
-
-def _without_refusals(results: list[Any]) -> list[Any]:
-    """Return the results; raise the error that a task reported, a loss of rows last."""
-    reasons = [result.reason for result in results if isinstance(result, Refusal)]
-    if reasons:
-        raise min(reasons, key=lambda reason: isinstance(reason, WorkersLostError))
-    return results
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Return the first name and the number of the others."""
-    first, *others = sorted(names)
-    return f"{first} and {len(others)} more" if others else first
