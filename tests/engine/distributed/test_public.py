@@ -1,4 +1,4 @@
-"""Every public function with X, or W, on Dask: it works, or refuses with a message before any work."""
+"""Every public function with X or W on Dask works, or raises an error before any work."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ KINDS = {
 
 @pytest.fixture(params=KINDS)
 def given(request, client):
-    """X on Dask; afterwards nothing of it is left on the workers."""
+    """X on Dask; afterwards nothing is left on the workers."""
     yield KINDS[request.param](client)
     stores = client.run(lambda: len(worker_store._STORES))
     assert set(stores.values()) == {0}
@@ -72,9 +72,7 @@ def test_what_works(given, model):
     ids=["compare", "survey", "reconstructions", "spectrum", "partial_fit"],
 )
 def test_what_is_refused(given, tmp_path, monkeypatch, call, why):
-    monkeypatch.setattr(
-        "relunmd.engine.distributed.cluster_source.ClusterSource.__init__", None
-    )  # Nothing is opened for that.
+    monkeypatch.setattr("relunmd.engine.distributed.cluster_source.ClusterSource.__init__", None)  # Nothing is opened.
     with pytest.raises(InputError, match=why):
         call(given, relunmd.decompose(X, **RUN), tmp_path)
     assert not list(tmp_path.iterdir())
@@ -120,7 +118,7 @@ def test_a_checkpoint_with_other_initial_factors_on_dask(there, tmp_path, where)
 
 
 def test_within_a_task(client):
-    """Its only thread is needed by the tasks of the run."""
+    """The tasks of the run need the only thread of the worker."""
     task = client.submit(lambda: relunmd.decompose(da.from_array(X, chunks=(100, -1)), **RUN).error, pure=False)
     assert task.result(timeout=60) == pytest.approx(relunmd.decompose(X, **RUN).error)
 
@@ -136,7 +134,7 @@ def test_rows_of_a_result(there):
     np.testing.assert_allclose(there.scores(7, 2), [(W @ there.H)[7, 2]])
 
 
-def test_pictures_of_a_result(there):
+def test_plots_of_a_result(there):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     drawn = plot.components(there).images[0].get_array()
     here = relunmd.decompose(X, **RUN)
@@ -173,7 +171,7 @@ def test_an_asynchronous_client(client):
 class TestAClosedClient:
     @pytest.fixture
     def other(self, two_workers):
-        """A client of the same cluster, which the test closes."""
+        """Another client of the same cluster, which the test closes."""
         with Client(two_workers.scheduler.address, set_as_default=False) as client:
             yield client
 

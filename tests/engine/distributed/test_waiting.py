@@ -1,4 +1,4 @@
-"""When waiting for a cluster ends, and what a worker keeps of X: without a cluster, and without waiting."""
+"""When waiting for a cluster ends, and what a worker keeps of X, with a simulated scheduler and clock."""
 
 from types import SimpleNamespace
 
@@ -14,7 +14,7 @@ from relunmd.errors import ClusterError, FileError
 
 
 class Scheduler:
-    """As much of Dask's as is asked for."""
+    """The handlers of Dask's scheduler that are used."""
 
     def __init__(self):
         self.heartbeats = {"a": 1.0, "b": 1.0}
@@ -52,7 +52,7 @@ class Client:
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A time that passes when somebody waits."""
+    """A clock that advances when the code waits."""
     now = SimpleNamespace(seconds=1000.0)
 
     def sleep(seconds):
@@ -74,7 +74,7 @@ def cluster(clock, monkeypatch):
 
 
 def waited(cluster, clock, error, match=None, **more):
-    """Seconds until waiting for both workers ends by an error."""
+    """Return the seconds until waiting for both workers raises an error."""
     begin = clock.seconds
     with pytest.raises(error, match=match):
         cluster.results([SimpleNamespace(done=lambda: False)], ["a", "b"], **more)
@@ -109,7 +109,7 @@ class TestFrozenWorkers:
 def test_a_task_that_dask_has_forgotten(cluster, clock):
     pending = SimpleNamespace(done=lambda: False)
     begin = clock.seconds
-    with pytest.raises(ClusterError):  # Somebody works: that may be it.
+    with pytest.raises(ClusterError):  # A worker is busy, possibly with this task.
         cluster.results([pending], ["a", "b"], timeout=600)
     assert clock.seconds - begin > 600
     cluster.client.scheduler.tasks, begin = {"a": [], "b": []}, clock.seconds
@@ -185,7 +185,7 @@ def test_how_often_workers_may_be_lost(cluster, passes, most):
 
 
 def test_how_much_of_x_a_worker_keeps(monkeypatch):
-    """Four tenths of its memory; what is beyond that is loaded in every pass."""
+    """40 % of its memory; the rest is loaded in every pass."""
     part = np.ones((100, 10))
     here = SimpleNamespace(
         address="here",
@@ -200,7 +200,7 @@ def test_how_much_of_x_a_worker_keeps(monkeypatch):
 
 
 class TestPartsThatChange:
-    """A part that is not held is loaded in every pass; what is loaded must be what was validated."""
+    """A part that is not held is loaded in every pass, and must be what was validated."""
 
     def test_on_the_same_worker(self):
         parts = iter([np.ones((4, 3)), np.ones((4, 3)), np.zeros((4, 3))])

@@ -127,7 +127,7 @@ class ClusterExecutor(Executor):
 
     def _run_pass(self, order: PassOrder, shared: Mapping[str, Any]) -> Sums:
         count, cluster, workers = self.source.n_blocks, self._cluster, self.source.workers
-        calls, folded = self.source.shares.items(), fold_transposes(shared)
+        calls, folded = self.source.shares().items(), fold_transposes(shared)
         size = total_bytes(folded)
         named = f"{order.function.__module__.rpartition('.')[2]}{order.function.__name__}"
         given = cluster.broadcast(folded, size, workers) if size > _INLINE else folded
@@ -185,7 +185,7 @@ class ClusterExecutor(Executor):
 
     def _call_owners(self, method: str, arguments: Callable[[list[int]], tuple[Any, ...]]) -> None:
         """Call a method on every worker, with arguments that depend on its parts."""
-        self._cluster.call_each(method, {at: arguments(parts) for at, parts in self.source.shares.items()})
+        self._cluster.call_each(method, {at: arguments(parts) for at, parts in self.source.shares().items()})
 
     def _copy_rows(self, generation: int, givers: Sequence[str], takers: Sequence[str]) -> None:
         """Copy what was kept of each part from one worker to another."""

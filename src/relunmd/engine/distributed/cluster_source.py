@@ -79,11 +79,6 @@ class ClusterSource(Source):
             raise
 
     @property
-    def shares(self) -> dict[str, list[int]]:
-        """The parts of each worker that owns some."""
-        return self._by_owner(range(len(self.owners)))
-
-    @property
     def workers(self) -> list[str]:
         """The workers that own parts, in the order of the parts."""
         return list(dict.fromkeys(self.owners))
@@ -93,9 +88,10 @@ class ClusterSource(Source):
         """The number of rows of each part."""
         return [self._facts[part].n_rows for part in range(len(self.loaders))]
 
-    def _by_owner(self, parts: Iterable[int]) -> dict[str, list[int]]:
+    def shares(self, parts: Iterable[int] | None = None) -> dict[str, list[int]]:
+        """Return some parts, by default all, by the worker that owns them."""
         found: dict[str, list[int]] = {}
-        for part in parts:
+        for part in range(len(self.owners)) if parts is None else parts:
             found.setdefault(self.owners[part], []).append(part)
         return found
 
@@ -120,10 +116,10 @@ class ClusterSource(Source):
 
     def _open_missing(self) -> None:
         """Open the parts that their owners do not have yet: new ones, or those of a lost or restarted worker."""
-        opened = self.cluster.call_each("opened_parts", dict.fromkeys(self.workers, ()))
+        opened = self.cluster.call_each("open_parts", dict.fromkeys(self.workers, ({},)))
         known = dict(zip(self.workers, opened, strict=True))
         missing = [part for part, owner in enumerate(self.owners) if part not in known[owner]]
-        tasks = {address: self._to_open(parts) for address, parts in self._by_owner(missing).items()}
+        tasks = {address: self._to_open(parts) for address, parts in self.shares(missing).items()}
         opened += self.cluster.call_each("open_parts", tasks, needs=self._needs) if tasks else []
         self._compare({part: facts for some in opened for part, facts in some.items()})
         if not self.n_blocks:

@@ -70,7 +70,8 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
     ClusterError
         The client is closed, or parts of X are lost.
     """
-    _secede()
+    if getattr(dask_module("distributed.threadpoolexecutor").thread_state, "proceed", False):
+        dask_module().secede()  # Within a Dask task: the run's own tasks need its thread.
     futures_of = dask_module("distributed.client").futures_of
     needs = futures_of(X)
     for future in needs:
@@ -108,12 +109,6 @@ def _has_futures(part: Any) -> bool:
     graph = dict(part.__dask_graph__())
     needed = {key for task in graph.values() for key in getattr(task, "dependencies", ())}
     return bool(dask_module("distributed.client").futures_of(part)) or not graph.keys() >= needed
-
-
-def _secede() -> None:
-    """Within a Dask task, return its thread to the worker: the run's own tasks need it."""
-    if getattr(dask_module("distributed.threadpoolexecutor").thread_state, "proceed", False):
-        dask_module().secede()
 
 
 def _checked_parts(X: Any) -> list[Any]:

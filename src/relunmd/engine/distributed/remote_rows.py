@@ -61,7 +61,7 @@ class RowsOnWorkers(NDArrayOperatorsMixin):
 
     def all(self) -> bool:
         """Return whether every entry is true."""
-        return not self._sum(_false_block)
+        return not np.sum(self == 0)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         known = all(isinstance(x, RowsOnWorkers | int | float | np.number) for x in inputs)
@@ -76,7 +76,7 @@ class RowsOnWorkers(NDArrayOperatorsMixin):
 
     def __array_function__(self, function: Any, types: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         if function is np.sum and given == (self,) and not named:
-            return self._sum(_sum_block)
+            return self._executor.over_rows(self._matrix, _sum_block, {"A": self})[1]["sum"]  # type: ignore[dict-item]
         if function in (np.zeros_like, np.empty_like):
             dtype = np.dtype(given[1] if len(given) > 1 else named.get("dtype") or self.dtype)
             if function is np.empty_like:
@@ -87,9 +87,6 @@ class RowsOnWorkers(NDArrayOperatorsMixin):
     def _new(self, function: Any, rows: Any, wanted: tuple[int, np.dtype[Any]], **shared: Any) -> "RowsOnWorkers":
         out, _ = self._executor.over_rows(self._matrix, function, rows, {"new": wanted}, **shared)
         return out["new"]  # type: ignore[return-value]
-
-    def _sum(self, function: Any) -> Any:
-        return self._executor.over_rows(self._matrix, function, {"A": self})[1]["sum"]  # type: ignore[dict-item]
 
 
 def _ufunc_block(
@@ -107,7 +104,3 @@ def _copy_block(x: Block, rows: Any, out: Any) -> Sums:
 
 def _sum_block(x: Block, rows: Any, out: Any) -> Sums:
     return {"sum": float(np.sum(rows["A"], dtype=np.float64))}
-
-
-def _false_block(x: Block, rows: Any, out: Any) -> Sums:
-    return {"sum": int(rows["A"].size - np.count_nonzero(rows["A"]))}

@@ -105,7 +105,7 @@ class WorkerStore(Source):
         """The blocks of each part of X, here or elsewhere."""
 
     def open_parts(self, loaders: Mapping[int, Any], *held: tuple[int, Any]) -> dict[int, PartFacts]:
-        """Take parts of X: some to load, and some that Dask has computed already.
+        """Take parts of X: some to load, and some that Dask has computed already; return those that this worker has.
 
         Loaded parts are kept in memory as long as there is room for them.
         """
@@ -121,10 +121,6 @@ class WorkerStore(Source):
             if room >= 0 or index in computed:
                 self.held[index] = rows
             self.facts[index] = PartFacts(*rows.shape, rows.dtype, rows.sparse, size, index in self.held, checksum)
-        return self.opened_parts()
-
-    def opened_parts(self) -> dict[int, PartFacts]:
-        """Return the properties of the parts that this worker has."""
         return dict(self.facts)
 
     def load(self, index: int) -> InMemory:
@@ -137,9 +133,7 @@ class WorkerStore(Source):
                 raise changed_error(index)
         return rows
 
-    def describe(
-        self, shape: tuple[int, int], dtype: np.dtype[Any], starts: tuple[int, ...], warm: Sequence[np.dtype[Any]]
-    ) -> None:
+    def describe(self, shape: tuple[int, int], dtype: Any, starts: tuple[int, ...], warm: Iterable[Any]) -> None:
         """Set the shape, the dtype and the parts of the whole X, and compile the kernels for some float types."""
         self.shape, self.dtype, self.starts = shape, dtype, starts
         self._matrices, self._blocks = {}, {}
@@ -178,7 +172,7 @@ class WorkerStore(Source):
 
     def run(self, order: PassOrder, parts: Sequence[int], folded: Mapping[str, Any]) -> Nodes:
         """Make a pass over the blocks of some parts; return their sums as far as they can be added."""
-        if not self._blocks or order.epoch < self._epoch:
+        if not self._blocks or not self.facts.keys() >= set(parts) or order.epoch < self._epoch:
             raise _lost("X, or the arrays of an earlier epoch")
         for number in order.drop:
             self.arrays.pop(number, None)
@@ -271,7 +265,7 @@ class WorkerStore(Source):
             for old, (number, columns, dtype) in wanted.items():
                 rows = arrays.get(str(old))
                 if rows is None or rows.shape != (self.facts[part].n_rows, columns) or rows.dtype != dtype:
-                    raise FileError(f"part-{part:06d} in {folder} is damaged: the rows of array {old} are not there.")
+                    raise FileError(f"part-{part:06d} in {folder} is damaged: array {old} is missing or differs.")
                 self.put_rows(number, part, rows)
 
     def forget_rows(self) -> None:
@@ -286,7 +280,7 @@ class WorkerStore(Source):
 _STORES: dict[tuple[str, str], WorkerStore] = {}
 """By the name of X and the address of the worker: several workers may be threads of one process."""
 _STORES_LOCK = threading.Lock()
-_WITHOUT_X = ("open_parts", "opened_parts", "kept_parts", "close")
+_WITHOUT_X = ("open_parts", "kept_parts", "close")
 """Methods that may be called on a worker that does not have X."""
 
 
