@@ -158,7 +158,10 @@ class ClusterSource(Source):
         self.owners = place_again(self.owners, present)
 
     def _check_futures(self, present: set[str]) -> None:
-        """Raise ClusterError if parts of X that Dask had computed are lost or on workers that do not answer."""
+        """Raise ClusterError if parts of X that Dask had computed are lost or on workers that do not answer.
+
+        Dask cancels scattered data that is lost with its worker (dask/distributed #3149).
+        """
         if not self.futures:
             return
         holders = self.cluster.ask("who_has", keys=[future.key for future in self.futures.values()])

@@ -36,7 +36,8 @@ def dask_array(source: "ClusterSource", rows: "RowsOnWorkers") -> Any:
     If the first is lost it becomes a Refusal, for which the second raises ClusterError when it is lost too; Dask would
     wait forever for a task that depends on one that failed before. The second depends on the first through a third
     task, which is released: a direct dependency would leave a replica of the first beside the second, and Dask's memory
-    manager may then drop the wrong one.
+    manager may then drop the wrong one. `Client.replicate` does not help: replicas are dropped and not renewed
+    (dask/distributed #6578).
     """
     array, delayed = dask_module("dask.array"), dask_module("dask").delayed
     cluster, owners, following = source.cluster, source.owners, neighbors(source.owners)

@@ -1,7 +1,8 @@
 """Tasks on certain workers of a cluster, and their results.
 
 No call waits forever: a lost worker, a worker without heartbeats, a task that no worker may run, a scheduler that does
-not answer and a closed client all end the wait with an exception.
+not answer and a closed client all end the wait with an exception. Dask itself would wait in most of these cases
+(dask/distributed #1110, #4001, #7346), and `Client.gather` has no timeout.
 """
 
 import logging
@@ -215,7 +216,8 @@ class Cluster:
     def _check_tasks(self, futures: Sequence[Any], needs: Sequence[Any]) -> None:
         """Every few seconds, raise an error if tasks have not been able to run for PATIENCE seconds.
 
-        An idle cluster whose results are missing was seen once in 90 runs with killed workers.
+        Dask keeps a task whose worker is lost in the state "no-worker" (dask/distributed #7346). An idle cluster whose
+        results are missing (#4001) was seen once in 90 runs with killed workers.
         """
         if time.perf_counter() - self._tasks_at < _CHECK_EVERY:
             return
