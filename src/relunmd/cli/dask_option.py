@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 __all__ = ["on_dask"]
 
-_LOCAL = "local"
 _SECONDS = 15
 
 
@@ -39,29 +38,22 @@ def on_dask(
     """
     from relunmd._util import need
     from relunmd.engine.distributed.file_parts import open_file
+    from relunmd.engine.executor import usable_cores
 
     distributed = need("distributed", "--dask needs", "dask")
     with ExitStack() as stack:
-        if where == _LOCAL:
-            from relunmd.engine.executor import usable_cores
-
-            cluster: Any = stack.enter_context(
-                distributed.LocalCluster(
-                    n_workers=threads or usable_cores(),
-                    threads_per_worker=1,
-                    dashboard_address=":0",
-                    preload="relunmd.engine.distributed.ignore_sigint",
-                )
-            )
-            client = stack.enter_context(distributed.Client(cluster))
-        else:
-            try:
-                client = stack.enter_context(distributed.Client(where, timeout=_SECONDS))
-            except (OSError, ValueError, distributed.TimeoutError) as reason:
-                raise ClusterError(
-                    "--dask must be local, or the address of a scheduler such as tcp://10.0.0.1:8786. "
-                    f"No scheduler answers at {where!r}."
-                ) from reason
+        cluster: Any = where
+        if where == "local":
+            preload = "relunmd.engine.distributed.ignore_sigint"
+            options = {"n_workers": threads or usable_cores(), "threads_per_worker": 1, "dashboard_address": ":0"}
+            cluster = stack.enter_context(distributed.LocalCluster(preload=preload, **options))
+        try:
+            client = stack.enter_context(distributed.Client(cluster, timeout=_SECONDS))
+        except (OSError, ValueError, distributed.TimeoutError) as reason:
+            raise ClusterError(
+                "--dask must be local, or the address of a scheduler such as tcp://10.0.0.1:8786. "
+                f"No scheduler answers at {where!r}."
+            ) from reason
         if not quiet:
             shared.echo(f"{len(client.nthreads())} workers; dashboard {client.dashboard_link}", err=True)
         source = open_file(matrix, array, names, client)
