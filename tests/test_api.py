@@ -181,7 +181,9 @@ def test_dtype_that_cannot_hold_the_data():
         (
             "naive",
             "nuclear",
-            f"These initializations keep no such array: {', '.join(name for name, i in INITS.items() if not i.dense_arrays)}.",
+            "These initializations keep no such array: "
+            + ", ".join(name for name, i in INITS.items() if not i.dense_arrays)
+            + ".",
         ),
     ],
 )

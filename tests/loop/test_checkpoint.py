@@ -23,7 +23,7 @@ from scipy import sparse
 
 import relunmd
 from relunmd import FileError, InputError, Status
-from relunmd.engine.distributed import remove_other_rows
+from relunmd.engine.distributed.row_files import remove_other_rows
 from relunmd.io import file_lock
 from relunmd.io.archive import read_archive, write_archive
 from relunmd.io.file_lock import FileLock, LockedError
