@@ -9,11 +9,11 @@ begins with Z⁰ = X. The plain NumPy versions take LAPACK's SVDs; they share no
 import numpy as np
 
 from benchmarks import reference
-from relunmd.comparison.experiment import SIX
 from relunmd.comparison.timed_run import Arena, Start
 from relunmd.datasets import synthetic
-from relunmd.experiments.paper import TABLE4
 from relunmd.loop.driver import Limits
+from reproduction.experiment import SIX
+from reproduction.paper import TABLE4
 from tests.algorithm import oracles
 
 N, TARGET, MOST = 1000, 1e-4, 150

@@ -1,6 +1,5 @@
-"""A method of one's own in all of the paper's tables and figures, and in comparisons.
+"""A method of one's own in comparisons.
 
-    python examples/own_algorithm.py reproduce all --quick -o results
     python examples/own_algorithm.py compare X.npy --ranks 8,16 -o compared
 
 It is 3B-NMD with the momentum on the factors, in plain NumPy: it keeps no m×n matrix from one

@@ -1,4 +1,4 @@
-"""`relunmd compare` and `relunmd reproduce`: the same as in Python, what they say, and how they refuse."""
+"""`relunmd compare`: the same results as in Python, its output and its error messages."""
 
 import gzip
 import json
@@ -124,7 +124,6 @@ class TestCompare:
             ("compare X.npy -r 3 -o X.npy", "must be a folder. Got X.npy, which is a file"),
             ("compare X.npy -r 3 -o .", ". has other files, as X.npy"),
             ("compare X.npy -r 3 --algorithms nmf -o out", "which always take part. Got ['nmf']"),
-            ("reproduce table9 -o out", "An experiment must be one of table1"),
         ],
     )
     def test_refusals(self, run, folder, words, said):
@@ -183,17 +182,10 @@ class TestCompare:
         assert len(relunmd.Comparison.load("out").runs) == 8
 
 
-class TestReproduce:
-    def test_without_names_it_is_all_of_them(self, run, folder, monkeypatch):
-        from relunmd import experiments
-
-        asked = []
-
-        def reproduce(names, output, **options):
-            asked.append((names, output, options["quick"], options["data"]))
-            return Path(output, "report.html")
-
-        monkeypatch.setattr(experiments, "reproduce", reproduce)
-        assert run("reproduce --quick -o out").stdout == f"{Path('out', 'report.html')}\n"
-        run("reproduce table1 fig4 --data . -q -o out")
-        assert asked == [("all", "out", True, None), (("table1", "fig4"), "out", False, ".")]
+@pytest.mark.parametrize("words", ["reproduce table1 --quick -o out", "reproduce --help", "reproduce"])
+def test_reproduce_points_to_the_clone(run, words):
+    done = run(words, code=2)
+    assert "not part of the installed package" in done.stderr
+    arguments = words.partition(" ")[2] or "all -o results"
+    assert done.stderr.endswith(f'make reproduce ARGS="{arguments}"\n')
+    assert not Path("out").exists()

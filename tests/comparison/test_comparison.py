@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.decomposition import NMF
 
 import relunmd
-from relunmd import ANMD, comparison, datasets, experiments
+from relunmd import ANMD, comparison, datasets
 from relunmd.algorithm import ALGORITHMS
 from relunmd.comparison import comparison_runs, image_detection, outcome
 from relunmd.comparison.comparison_report import finding
@@ -463,16 +463,6 @@ class TestRefusals:
         run = {"error": 0.1, "time": 10, "status": relunmd.Status.MAX_TIME.message}
         assert comparison_runs._still_falls(run | {"curve": {"time": [0, 5, 9.5], "error": [1, 0.2, 0.1]}})
         assert not comparison_runs._still_falls(run | {"curve": {"time": [0, 5, 9.5], "error": [1, 0.1009, 0.1]}})
-
-    def test_a_comparison_and_a_reproduction_do_not_mix(self, folder):
-        compared()
-        with pytest.raises(
-            InputError, match=r"a folder for the paper's experiments\. out has the report of a comparison"
-        ):
-            experiments.reproduce(["table1"], "out", quick=True, display=silent())
-        (folder / "out" / "comparison.json").unlink()
-        with pytest.raises(InputError, match=r"a folder for a comparison\. out has the report of the paper's"):
-            compared()
 
 
 class TestImages:

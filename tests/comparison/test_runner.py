@@ -16,8 +16,7 @@ import pytest
 from rich.console import Console
 
 import relunmd
-from relunmd.comparison.contenders import Contender
-from relunmd.comparison.experiment import TSVD
+from relunmd.comparison.contenders import TSVD, Contender
 from relunmd.comparison.plan import Case, Run
 from relunmd.comparison.plan_display import Display
 from relunmd.comparison.result_file import MOST_POINTS, Results, _kept_points

@@ -1,4 +1,4 @@
-"""`relunmd compare` and `relunmd reproduce`: algorithms side by side, on one's own matrix and on the paper's."""
+"""`relunmd compare`: algorithms side by side on a matrix."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from relunmd.cli import shared
 from relunmd.errors import FileError, InputError
@@ -27,12 +26,6 @@ _output = click.option(
     type=click.Path(),
     help="For the page and all else; resumed from.",
 )
-
-
-def _experiments(context: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from relunmd.experiments import EXPERIMENTS
-
-    return [CompletionItem(name) for name in (*EXPERIMENTS, "all") if name.startswith(incomplete)]
 
 
 @click.command(
@@ -159,40 +152,17 @@ def compare(
 
 
 @click.command(
-    epilog="""\b
-Examples:
-  relunmd reproduce table1 --quick -o results
-
-\b
-With --quick, all takes some eight minutes on two cores; without it, as in the
-paper, 80. FOLDER then has report.html, one file that can be mailed,
-report.md and the pictures. After Ctrl-C the same command goes on where it
-stopped."""
+    hidden=True,
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True},
 )
-@click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=_experiments)
-@click.option("--quick", is_flag=True, help="Smaller data, fewer repetitions, shorter runs.")
-@click.option(
-    "--data",
-    type=click.Path(exists=True, file_okay=False),
-    metavar="FOLDER",
-    help="Data sets to look in first, before RELUNMD_DATA and the cache.",
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="For all matrices and starts."
-)
-@_output
-@shared.quiet_option
-def reproduce(names: tuple[str, ...], quick: bool, data: str | None, seed: int, output: str, quiet: bool) -> None:
-    """Make tables and figures of the paper again.
-
-    NAME is table1, table2, table3, table4, fig1a, fig1b, fig2, fig3, fig4, or all, which none means too.
-    """
-    from relunmd.experiments import reproduce as reproduce_paper
-
-    with _resumable(output):
-        page = reproduce_paper(names or "all", output, quick=quick, seed=seed, data=data, display=_display(quiet))
-    if not quiet:
-        shared.echo(str(page))
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def reproduce(arguments: tuple[str, ...]) -> None:
+    """Print how to reproduce the paper's tables and figures."""
+    raise InputError(
+        "The reproduction of the paper is not part of the installed package. Clone the repository and run there: "
+        f'make reproduce ARGS="{" ".join(arguments) or "all -o results"}"'
+    )
 
 
 @contextmanager

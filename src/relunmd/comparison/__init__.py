@@ -6,7 +6,7 @@ adds a method of your own to all comparisons. On the command line: ``relunmd com
 """
 
 from relunmd.comparison.comparison_runs import compare
-from relunmd.comparison.contenders import Contender, added, built_in, register, registered, unregister
+from relunmd.comparison.contenders import Contender, built_in, register, registered, unregister
 from relunmd.comparison.outcome import Comparison
 
-__all__ = ["Comparison", "Contender", "added", "built_in", "compare", "register", "registered", "unregister"]
+__all__ = ["Comparison", "Contender", "built_in", "compare", "register", "registered", "unregister"]

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.comparison import image_detection, pictures
-from relunmd.comparison.contenders import NMF
-from relunmd.comparison.experiment import TSVD, mean, milliseconds, seconds_each
+from relunmd.comparison.contenders import NMF, TSVD
 from relunmd.comparison.outcome import Comparison, ratio, settled_at
 from relunmd.comparison.report import (
     Block,
@@ -24,6 +23,7 @@ from relunmd.comparison.report import (
     Table,
 )
 from relunmd.comparison.report_building import PICTURES
+from relunmd.comparison.result_file import mean, milliseconds, seconds_each
 from relunmd.engine.matrix import Source
 from relunmd.plot import image_sheets, style
 from relunmd.plot.chart import Line

@@ -17,8 +17,7 @@ from relunmd.algorithm import ALGORITHMS, AUTO, Algorithm
 from relunmd.algorithm import TSVD as TSVD_SETTINGS
 from relunmd.comparison import image_detection
 from relunmd.comparison.comparison_report import comparison_report
-from relunmd.comparison.contenders import NMF, Contender, built_in, registered
-from relunmd.comparison.experiment import TSVD
+from relunmd.comparison.contenders import NMF, TSVD, Contender, built_in, registered
 from relunmd.comparison.outcome import Comparison, settled_at
 from relunmd.comparison.plan import Case, Matrix, Run
 from relunmd.comparison.plan_display import Display

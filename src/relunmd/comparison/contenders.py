@@ -26,7 +26,7 @@ from relunmd.init.given import GivenInit
 from relunmd.plot.chart import PAPER, shown_name
 from relunmd.validation import check_matrix, check_memory, make_problem
 
-__all__ = ["NMF", "Contender", "Method", "added", "built_in", "register", "registered", "unregister"]
+__all__ = ["NMF", "TSVD", "Contender", "Method", "built_in", "register", "registered", "unregister"]
 
 log = logging.getLogger("relunmd")
 Array = NDArray[Any]
@@ -88,6 +88,9 @@ def _nmf(X: Any, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
         yield W, H
         start = {"init": "custom", "W": W, "H": H}
 
+
+TSVD = built_in("tsvd")
+"""The baseline max(0, X_r), from the truncated SVD."""
 
 NMF = Contender("NMF", _nmf, {"library": "scikit-learn", "solver": "cd", "init": "nndsvda"}, "memory")
 """The other baseline: X ≈ WH with W, H ≥ 0."""
@@ -159,9 +162,3 @@ def unregister(label: str) -> None:
 def registered() -> list[Contender]:
     """Users' own."""
     return list(_registered.values())
-
-
-def added() -> list[Contender]:
-    """The contenders that the paper does not have: the library's other algorithms, and users' own."""
-    ours = [built_in(name) for name in ALGORITHMS if name not in PAPER]
-    return ours + registered()

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.comparison.contenders import NMF
-from relunmd.comparison.experiment import TSVD, error_at, mean
+from relunmd.comparison.contenders import NMF, TSVD
 from relunmd.comparison.report import write_csv
+from relunmd.comparison.result_file import error_at, mean
 from relunmd.errors import FileError
 from relunmd.io.archive import versions
 from relunmd.io.atomic import write_beside

@@ -1,19 +1,17 @@
-"""What is to be run: matrices, cases, and the choices of the user that an experiment makes them from."""
+"""What is to be run: a contender on a matrix, from an initialization, within limits."""
 
 import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from relunmd import datasets
 from relunmd.comparison.contenders import Contender
 from relunmd.loop.driver import Limits
 
-__all__ = ["Case", "Matrix", "Run", "Setup", "mnist", "synthetic"]
+__all__ = ["Case", "Matrix", "Run"]
 
 Array = NDArray[Any]
 Measure = Callable[[Array, Array, Array], dict[str, float]]
@@ -97,39 +95,3 @@ class Run:
         """Seconds that its start may take."""
         m, n = self.case.matrix.shape
         return 1e-9 * m * n * min(m, n) if self.case.init == "nuclear" else 1e-7 * m * n
-
-
-@dataclass(frozen=True)
-class Setup:
-    """The user's choices.
-
-    Attributes
-    ----------
-    output : folder for results, pictures and report
-    quick : smaller data, fewer repetitions, shorter runs
-    seed : a number from which every matrix and start is drawn
-    data : folder of data sets to look in first
-    added : contenders besides the paper's
-    """
-
-    output: Path
-    quick: bool = False
-    seed: int = 0
-    data: Path | None = None
-    added: tuple[Contender, ...] = ()
-
-    def seed_of(self, index: int) -> int:
-        """The seed of the index-th matrix or start."""
-        return 1000 * self.seed + index
-
-
-def synthetic(setup: Setup, n: int, rank: int, index: int) -> Matrix:
-    """The index-th of the paper's synthetic n×n matrices of that rank."""
-    seed = setup.seed_of(index)
-    return Matrix(f"synthetic {n}×{n}, rank {rank}, seed {seed}", (n, n), lambda: datasets.synthetic(n, n, rank, seed))
-
-
-def mnist(setup: Setup, per_digit: int, every: int = 1) -> Matrix:
-    """Images of MNIST, so many a digit, raw 0–255."""
-    chosen = f"first {per_digit} a digit" if every == 1 else f"{per_digit} a digit, every {every}th"
-    return Matrix(f"MNIST, {chosen}", (10 * per_digit, 784), lambda: datasets.mnist(per_digit, every, setup.data))

@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ from relunmd.errors import RelunmdError
 from relunmd.io.archive import versions
 from relunmd.io.atomic import write_beside
 
-__all__ = ["Record", "Results", "environment"]
+__all__ = ["Record", "Results", "environment", "error_at", "mean", "milliseconds", "seconds_each"]
 
 log = logging.getLogger("relunmd")
 Array = NDArray[Any]
@@ -201,3 +201,29 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or "unknown processor"
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean, or NaN of nothing."""
+    return sum(values) / len(values) if values else float("nan")
+
+
+def error_at(record: Mapping[str, Any], times: Array) -> Array:
+    """E(t): the smallest error of an iteration that was finished by each time, the start's before the first.
+
+    A method may rise for a while, as qn does when a new round begins; what it would hand back does not.
+    """
+    errors = np.array(record["curve"]["error"])
+    errors[1:] = np.minimum.accumulate(errors[1:])
+    places = np.searchsorted(np.array(record["curve"]["time"]), times, side="right") - 1
+    return np.asarray(errors[places])
+
+
+def seconds_each(record: Record) -> float:
+    """Seconds an iteration; NaN if none was finished."""
+    return float(record["time"] / record["n_iter"]) if record["n_iter"] else float("nan")
+
+
+def milliseconds(seconds: float, digits: int = 0) -> str:
+    """Seconds as milliseconds, a dash for NaN."""
+    return "–" if math.isnan(seconds) else f"{1000 * seconds:.{digits}f}"

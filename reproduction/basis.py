@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd import datasets
-from relunmd.comparison.plan import Matrix, Setup
+from relunmd.comparison.plan import Matrix
 from relunmd.errors import DatasetError
-from relunmd.experiments.minvol import minvol_nmf, nonnegative_least_squares
 from relunmd.io.atomic import write_beside
+from reproduction.experiment import Setup
+from reproduction.minvol import minvol_nmf, nonnegative_least_squares
 
 __all__ = ["COMPONENTS", "FacesBasis"]
 

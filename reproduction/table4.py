@@ -1,12 +1,11 @@
 """Table 4: A-NMD, 3B-NMD, EM and A-EM, by rank."""
 
-from relunmd.comparison.experiment import Experiment
-from relunmd.comparison.plan import Setup
 from relunmd.comparison.report import Code, Paragraph, Part, Section
 from relunmd.comparison.result_file import Results
-from relunmd.experiments.counts import CountTable, faster
-from relunmd.experiments.paper import TABLE4
-from relunmd.experiments.table3 import FOUR
+from reproduction.counts import CountTable, faster
+from reproduction.experiment import Experiment, Setup
+from reproduction.paper import TABLE4
+from reproduction.table3 import FOUR
 
 __all__ = ["TABLE_4"]
 

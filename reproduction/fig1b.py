@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from relunmd.comparison.experiment import PAPERS, Experiment, all_of, mean, not_seen, seconds_each
-from relunmd.comparison.plan import Setup, mnist
 from relunmd.comparison.report import Claim, Paragraph, Section
-from relunmd.comparison.result_file import Results
-from relunmd.experiments.curves import Curves, Drawn
-from relunmd.experiments.paper import TABLE3
+from relunmd.comparison.result_file import Results, mean, seconds_each
+from reproduction.curves import Curves, Drawn
+from reproduction.experiment import PAPERS, Experiment, Setup, all_of, mnist, not_seen
+from reproduction.paper import TABLE3
 
 __all__ = ["FIGURE_1B"]
 

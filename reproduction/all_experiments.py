@@ -3,24 +3,22 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from relunmd.comparison.contenders import added
-from relunmd.comparison.experiment import Experiment
-from relunmd.comparison.plan import Setup
 from relunmd.comparison.plan_display import Display
 from relunmd.comparison.report import Code, Link, Paragraph, Part, Report, Section
 from relunmd.comparison.report_building import check_folder, make_report
 from relunmd.comparison.result_file import Results
 from relunmd.comparison.runner import Outcome
 from relunmd.errors import InputError
-from relunmd.experiments.fig1a import FIGURE_1A
-from relunmd.experiments.fig1b import FIGURE_1B
-from relunmd.experiments.fig2 import FIGURE_2
-from relunmd.experiments.fig3 import FIGURE_3
-from relunmd.experiments.fig4 import FIGURE_4
-from relunmd.experiments.table1 import TABLE_1
-from relunmd.experiments.table2 import TABLE_2
-from relunmd.experiments.table3 import TABLE_3
-from relunmd.experiments.table4 import TABLE_4
+from reproduction.experiment import Experiment, Setup, added
+from reproduction.fig1a import FIGURE_1A
+from reproduction.fig1b import FIGURE_1B
+from reproduction.fig2 import FIGURE_2
+from reproduction.fig3 import FIGURE_3
+from reproduction.fig4 import FIGURE_4
+from reproduction.table1 import TABLE_1
+from reproduction.table2 import TABLE_2
+from reproduction.table3 import TABLE_3
+from reproduction.table4 import TABLE_4
 
 __all__ = ["EXPERIMENTS", "reproduce"]
 
@@ -43,7 +41,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 def reproduce(
     names: str | Sequence[str] = ("all",),
-    output: str | Path = "reproduction",
+    output: str | Path = "results",
     *,
     quick: bool = False,
     seed: int = 0,
@@ -54,28 +52,41 @@ def reproduce(
 
     Parameters
     ----------
-    names : of `EXPERIMENTS`, or "all"
-    output : folder for results.jsonl, the page report.html, report.md and the pictures; what it has already is not run
-        again
-    quick : smaller data, fewer repetitions and shorter runs: some eight minutes instead of 80 on two cores
-    seed : for all matrices and starts
-    data : folder of data sets to look in first; see `relunmd.datasets`
+    names : str or sequence of str, default="all"
+        Names of `EXPERIMENTS`, or "all".
+    output : path, default="results"
+        Folder for results.jsonl, report.html, report.md and the pictures. Runs whose results it holds are not repeated.
+    quick : bool, default=False
+        Use smaller data, fewer repetitions and shorter runs: about 8 minutes instead of 80 on two cores.
+    seed : int, default=0
+        Seed of all matrices and initializations.
+    data : path, default=None
+        Folder of data sets that is searched first; see `relunmd.datasets`.
+    display : Display, default=None
+        Progress display; by default one on standard output.
 
     Returns
     -------
-    The path of the page.
+    Path
+        Path of report.html.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid.
+    KeyboardInterrupt
+        On Ctrl-C, after the report of the finished runs has been written.
 
     Notes
     -----
-    It needs 2.5 GB of memory (figure 2; figure 1b 1.9; 3 GB free are asked for by the start), with
-    `quick` a tenth of that.
+    It needs 2.5 GB of memory (figure 2; figure 1b needs 1.9 GB), and a tenth of that with ``quick=True``.
 
     Examples
     --------
-    >>> from relunmd import experiments
-    >>> list(experiments.EXPERIMENTS)
+    >>> import reproduction
+    >>> list(reproduction.EXPERIMENTS)
     ['table1', 'table2', 'table3', 'table4', 'fig1a', 'fig1b', 'fig2', 'fig3', 'fig4']
-    >>> experiments.reproduce(["table1"], "results", quick=True)  # doctest: +SKIP
+    >>> reproduction.reproduce(["table1"], "results", quick=True)  # doctest: +SKIP
     PosixPath('results/report.html')
     """
     names = [names] if isinstance(names, str) else names
@@ -107,7 +118,7 @@ def _report(setup: Setup, chosen: Sequence[str], results: Results, outcome: Outc
     }
     introduction: list[str | Sequence[Part]] = [*_introduction(setup, shown)]
     if outcome.interrupted:
-        introduction.append("It was interrupted: not all runs are here. The same command goes on.")
+        introduction.append("It was interrupted: not all runs are here. The same command resumes.")
     return Report("The paper, reproduced", _finding(sections), introduction, sections, settings, environments)
 
 
@@ -148,7 +159,7 @@ def _introduction(setup: Setup, shown: list[str]) -> list[Sequence[Part]]:
     ]
     quick = " --quick" * setup.quick
     names = "all" if len(shown) == len(EXPERIMENTS) else " ".join(shown)
-    how: list[Part] = ["Made with ", Code(f"relunmd reproduce {names}{quick} --seed {setup.seed} -o FOLDER"), "."]
+    how: list[Part] = ["Made with ", Code(f'make reproduce ARGS="{names}{quick} --seed {setup.seed} -o FOLDER"'), "."]
     if setup.quick:
         fewer = " and 5 000 images for 50 000" if {"fig1b", "fig2"} & set(shown) else ""
         how.append(f" A quick run: fewer repetitions, shorter times{fewer}, so no verdict is final.")

@@ -6,14 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.comparison import pictures
-from relunmd.comparison.experiment import PAPERS, TSVD, Experiment, not_seen
-from relunmd.comparison.plan import Run, Setup
+from relunmd.comparison.contenders import TSVD
+from relunmd.comparison.plan import Run
 from relunmd.comparison.report import Claim, Paragraph, Picture, Section
 from relunmd.comparison.result_file import Results
 from relunmd.errors import DatasetError
-from relunmd.experiments import fig3
-from relunmd.experiments.basis import FacesBasis
 from relunmd.plot import image_sheets, style
+from reproduction import fig3
+from reproduction.basis import FacesBasis
+from reproduction.experiment import PAPERS, Experiment, Setup, not_seen
 
 __all__ = ["FIGURE_4", "mosaic", "smear"]
 

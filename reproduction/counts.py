@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relunmd.comparison.contenders import Contender
-from relunmd.comparison.experiment import PAPERS, mean
-from relunmd.comparison.plan import Case, Run, Setup, synthetic
+from relunmd.comparison.plan import Case, Run
 from relunmd.comparison.report import Cell, Claim, Paragraph, Strong, Table
-from relunmd.comparison.result_file import Results
-from relunmd.experiments.paper import Counts
+from relunmd.comparison.result_file import Results, mean
 from relunmd.loop.driver import Limits
+from reproduction.experiment import PAPERS, Setup, synthetic
+from reproduction.paper import Counts
 
 __all__ = ["TOLERANCE", "CountTable", "Line", "faster"]
 

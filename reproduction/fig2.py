@@ -1,14 +1,14 @@
 """Figure 2: error and time an iteration by rank on 50 000 images of MNIST, 20 s, with TSVD."""
 
 from relunmd.comparison import pictures
-from relunmd.comparison.contenders import Contender
-from relunmd.comparison.experiment import PAPERS, TSVD, Experiment, milliseconds, not_seen, seconds_each
-from relunmd.comparison.plan import Case, Matrix, Run, Setup, mnist
+from relunmd.comparison.contenders import TSVD, Contender
+from relunmd.comparison.plan import Case, Matrix, Run
 from relunmd.comparison.report import Block, Claim, Drawing, Paragraph, Section, Table
-from relunmd.comparison.result_file import Record, Results
-from relunmd.experiments.paper import FIGURE2
+from relunmd.comparison.result_file import Record, Results, milliseconds, seconds_each
 from relunmd.loop.driver import Limits
 from relunmd.plot.curves import error_by_rank_chart
+from reproduction.experiment import PAPERS, Experiment, Setup, mnist, not_seen
+from reproduction.paper import FIGURE2
 
 __all__ = ["FIGURE_2"]
 

@@ -50,7 +50,7 @@ def minvol_nmf(A: Array, components: int, volume: float = 0.1, offset: float = 0
     Examples
     --------
     >>> import numpy as np
-    >>> from relunmd.experiments.minvol import minvol_nmf
+    >>> from reproduction.minvol import minvol_nmf
     >>> A = np.abs(np.sin(np.arange(600.0).reshape(30, 20) ** 2))
     >>> found = minvol_nmf(A, 5, iterations=20)
     >>> found.U.shape, bool((np.diff(found.objective) <= 0).all())
@@ -82,7 +82,7 @@ def nonnegative_least_squares(B: Array, A: Array, accuracy: float = 1e-6, most: 
     Examples
     --------
     >>> import numpy as np
-    >>> from relunmd.experiments.minvol import nonnegative_least_squares
+    >>> from reproduction.minvol import nonnegative_least_squares
     >>> nonnegative_least_squares(np.eye(2), np.array([[1.0, -2.0], [3.0, 4.0]]))
     array([[1., 0.],
            [3., 4.]])

@@ -7,12 +7,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from relunmd.comparison.contenders import Contender
-from relunmd.comparison.experiment import Experiment, all_of, mean
-from relunmd.comparison.plan import Case, Run, Setup, synthetic
+from relunmd.comparison.plan import Case, Run
 from relunmd.comparison.report import Cell, Claim, Paragraph, Section, Strong, Table
-from relunmd.comparison.result_file import Results
-from relunmd.experiments.paper import TABLE1
+from relunmd.comparison.result_file import Results, mean
 from relunmd.loop.driver import Limits
+from reproduction.experiment import Experiment, Setup, all_of, synthetic
+from reproduction.paper import TABLE1
 
 __all__ = ["TABLE_1"]
 

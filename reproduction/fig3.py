@@ -1,17 +1,17 @@
 """Figure 3: a sparse NMF basis of CBCL compressed, by rank: the error on the basis, and on the faces."""
 
 from relunmd.comparison import pictures
-from relunmd.comparison.contenders import Contender
-from relunmd.comparison.experiment import SIX, TSVD, Experiment, not_seen
-from relunmd.comparison.plan import Case, Run, Setup
+from relunmd.comparison.contenders import TSVD, Contender
+from relunmd.comparison.plan import Case, Run
 from relunmd.comparison.report import Block, Claim, Drawing, Paragraph, Section, Table
 from relunmd.comparison.result_file import Record, Results
 from relunmd.errors import DatasetError
-from relunmd.experiments.basis import FacesBasis
-from relunmd.experiments.paper import ZEROS_OF_BASIS
 from relunmd.loop.driver import Limits
 from relunmd.plot.chart import Line
 from relunmd.plot.curves import error_by_rank_chart
+from reproduction.basis import FacesBasis
+from reproduction.experiment import SIX, Experiment, Setup, not_seen
+from reproduction.paper import ZEROS_OF_BASIS
 
 __all__ = ["FIGURE_3", "run_of"]
 
