@@ -3,11 +3,11 @@
 import signal
 
 import click
+from rich.console import Console
 
-from relunmd.comparison.plan_display import Display
+from relunmd.comparison.comparison_display import ComparisonDisplay
 from relunmd.errors import RelunmdError
 from relunmd.io.atomic import printable
-from relunmd.loop.progress_display import RaisingConsole
 from reproduction import EXPERIMENTS, reproduce
 
 __all__ = ["main"]
@@ -64,7 +64,7 @@ def main(names: tuple[str, ...], quick: bool, data: str | None, seed: int, outpu
     unknown = [name for name in names if name not in (*EXPERIMENTS, "all")]
     if unknown:
         raise _Refused(printable(f"NAME must be one of {', '.join(EXPERIMENTS)} or all; got {unknown[0]!r}."))
-    display = Display(RaisingConsole(stderr=True, highlight=False, quiet=quiet))
+    display = ComparisonDisplay(Console(stderr=True, highlight=False, quiet=quiet))
     try:
         page = reproduce(names or "all", output, quick=quick, seed=seed, data=data, display=display)
     except RelunmdError as reason:

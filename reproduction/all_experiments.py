@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from relunmd.comparison.plan_display import Display
+from relunmd.comparison.comparison_display import ComparisonDisplay
 from relunmd.comparison.report import Code, Link, Paragraph, Part, Report, Section
-from relunmd.comparison.report_building import check_folder, make_report
-from relunmd.comparison.result_file import Results
-from relunmd.comparison.runner import Outcome
+from relunmd.comparison.result_file import Results, check_folder
+from relunmd.comparison.runner import Outcome, make_report
 from relunmd.errors import InputError
 from reproduction.experiment import Experiment, Setup, added
 from reproduction.fig1a import FIGURE_1A
@@ -46,7 +45,7 @@ def reproduce(
     quick: bool = False,
     seed: int = 0,
     data: str | Path | None = None,
-    display: Display | None = None,
+    display: ComparisonDisplay | None = None,
 ) -> Path:
     """Run experiments of the paper and write a report with tables and pictures.
 
@@ -62,7 +61,7 @@ def reproduce(
         Seed of all matrices and initializations.
     data : path, default=None
         Folder of data sets that is searched first; see `relunmd.datasets`.
-    display : Display, default=None
+    display : ComparisonDisplay, default=None
         Progress display; by default one on standard output.
 
     Returns
@@ -96,9 +95,8 @@ def reproduce(
         raise InputError(f"An experiment must be one of {', '.join(EXPERIMENTS)}, or all. Got {unknown or names!r}.")
     if seed < 0:
         raise InputError(f"seed must be at least 0. Got {seed!r}.")
-    setup = Setup(
-        check_folder(output, of_comparison=False), quick, seed, None if data is None else Path(data), tuple(added())
-    )
+    folder = check_folder(output, "the paper's experiments", "a comparison")
+    setup = Setup(folder, quick, seed, None if data is None else Path(data), tuple(added()))
     results = Results(setup.output)
     runs = [run for name, experiment in EXPERIMENTS.items() if name in chosen for run in experiment.runs(setup)]
     return make_report(runs, results, display, lambda outcome: _report(setup, chosen, results, outcome))

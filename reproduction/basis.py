@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd import datasets
-from relunmd.comparison.plan import Matrix
+from relunmd.comparison.run_plan import Matrix
 from relunmd.errors import DatasetError
 from relunmd.io.atomic import write_beside
 from reproduction.experiment import Setup
@@ -55,7 +55,3 @@ class FacesBasis:
         """e_NMF: min over V ≥ 0 of ‖X − UV‖ / ‖X‖."""
         X = self.faces()
         return float(np.linalg.norm(X - U @ nonnegative_least_squares(U, X)) / np.linalg.norm(X))
-
-    def measure(self, X: Array, W: Array, H: Array) -> dict[str, float]:
-        """What a run notes of its factors: the error on the faces with max(0, WH) for U."""
-        return {"error_on_faces": self.error_on_faces(np.maximum(0, W @ H))}

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relunmd.comparison.contenders import Contender
-from relunmd.comparison.plan import Case, Run
 from relunmd.comparison.report import Cell, Claim, Paragraph, Strong, Table
 from relunmd.comparison.result_file import Results, mean
+from relunmd.comparison.run_plan import Case, Run
 from relunmd.loop.driver import Limits
 from reproduction.experiment import PAPERS, Setup, synthetic
 from reproduction.paper import Counts

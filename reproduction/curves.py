@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from relunmd.comparison import pictures
 from relunmd.comparison.contenders import TSVD, Contender
-from relunmd.comparison.plan import Case, Matrix, Run
 from relunmd.comparison.report import Block, Drawing, Paragraph, Table
 from relunmd.comparison.result_file import Results, error_at, mean, milliseconds, seconds_each
+from relunmd.comparison.run_plan import Case, Matrix, Run
 from relunmd.loop.driver import Limits
 from relunmd.plot.chart import Axis, Chart, Line, Series
 from reproduction.experiment import SIX, Setup, all_of

@@ -7,9 +7,9 @@ from pathlib import Path
 from relunmd import datasets
 from relunmd.algorithm import ALGORITHMS, ANaive
 from relunmd.comparison.contenders import Contender, built_in, registered
-from relunmd.comparison.plan import Matrix, Run
 from relunmd.comparison.report import Claim, Section
 from relunmd.comparison.result_file import Record, Results
+from relunmd.comparison.run_plan import Matrix, Run
 from relunmd.plot.chart import PAPER
 
 __all__ = [

@@ -1,10 +1,12 @@
 """Figure 3: a sparse NMF basis of CBCL compressed, by rank: the error on the basis, and on the faces."""
 
+import numpy as np
+
 from relunmd.comparison import pictures
 from relunmd.comparison.contenders import TSVD, Contender
-from relunmd.comparison.plan import Case, Run
 from relunmd.comparison.report import Block, Claim, Drawing, Paragraph, Section, Table
-from relunmd.comparison.result_file import Record, Results
+from relunmd.comparison.result_file import Results
+from relunmd.comparison.run_plan import Case, Run
 from relunmd.errors import DatasetError
 from relunmd.loop.driver import Limits
 from relunmd.plot.chart import Line
@@ -35,7 +37,7 @@ def run_of(setup: Setup, rank: int, contender: Contender) -> Run:
     basis = FacesBasis(setup)
     limits = Limits(None, 0, None, seconds(setup))
     init = "tsvd" if contender is TSVD else "nuclear"
-    return Run(Case(basis.matrix, rank, limits, init, setup.seed_of(0), basis.measure, True), contender)
+    return Run(Case(basis.matrix, rank, limits, init, setup.seed_of(0), keep_factors=True), contender)
 
 
 def _runs(setup: Setup) -> list[Run]:
@@ -46,16 +48,22 @@ def _section(setup: Setup, results: Results) -> Section:
     title = f"Figure 3: a sparse NMF basis of CBCL compressed, {seconds(setup):g} s"
     on_basis: dict[str, dict[int, float]] = {}
     on_faces: dict[str, dict[int, float]] = {}
-    for contender in (*SIX, *setup.added, TSVD):
+    everyone = (*SIX, *setup.added, TSVD)
+    for contender in everyone:
         for rank in ranks(setup):
             record = results.get(run_of(setup, rank, contender))
             if record is not None:
                 on_basis.setdefault(contender.label, {})[rank] = record["error"]
-                on_faces.setdefault(contender.label, {})[rank] = _on_faces(record)
     if not on_basis:
         return Section("fig3", title, [Paragraph("Not run.")], not_seen(BEST, HIGH, NEARLY))
     basis = FacesBasis(setup)
     try:
+        for contender in everyone:
+            for rank in ranks(setup):
+                run = run_of(setup, rank, contender)
+                if results.has(run):
+                    W, H = results.factors(run)
+                    on_faces.setdefault(contender.label, {})[rank] = basis.error_on_faces(np.maximum(0, W @ H))
         U = basis.load()
         zeros, original = float((U == 0).mean()), basis.error_on_faces(U)
     except DatasetError as reason:
@@ -92,11 +100,6 @@ def _table(what: str, found: dict[str, dict[int, float]], shown: tuple[int, ...]
         [str(rank), *(f"{values[rank]:.4f}" if rank in values else "–" for values in found.values())] for rank in shown
     ]
     return Table([f"{what}, r", *found], rows)
-
-
-def _on_faces(record: Record) -> float:
-    value = record["measured"]["error_on_faces"]
-    return float("nan") if value is None else float(value)
 
 
 def _claims(

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from relunmd.comparison import pictures
 from relunmd.comparison.contenders import TSVD
-from relunmd.comparison.plan import Run
 from relunmd.comparison.report import Claim, Paragraph, Picture, Section
 from relunmd.comparison.result_file import Results
+from relunmd.comparison.run_plan import Run
 from relunmd.errors import DatasetError
 from relunmd.plot import image_sheets, style
 from reproduction import fig3

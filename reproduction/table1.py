@@ -7,9 +7,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from relunmd.comparison.contenders import Contender
-from relunmd.comparison.plan import Case, Run
 from relunmd.comparison.report import Cell, Claim, Paragraph, Section, Strong, Table
 from relunmd.comparison.result_file import Results, mean
+from relunmd.comparison.run_plan import Case, Run
 from relunmd.loop.driver import Limits
 from reproduction.experiment import Experiment, Setup, all_of, synthetic
 from reproduction.paper import TABLE1

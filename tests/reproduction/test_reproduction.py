@@ -16,10 +16,10 @@ import relunmd
 import reproduction
 from relunmd import comparison, datasets
 from relunmd.algorithm import ALGORITHMS
-from relunmd.comparison.plan import Matrix
-from relunmd.comparison.plan_display import Display
+from relunmd.comparison.comparison_display import ComparisonDisplay
 from relunmd.comparison.report import Strong, Table
 from relunmd.comparison.result_file import error_at
+from relunmd.comparison.run_plan import Matrix
 from relunmd.errors import DatasetError, InputError, MissingDependencyError
 from relunmd.plot import style
 from relunmd.plot.chart import PAPER, looks
@@ -51,7 +51,7 @@ def report_of(page):
 
 
 def quiet():
-    return Display(Console(quiet=True))
+    return ComparisonDisplay(Console(quiet=True))
 
 
 @pytest.fixture(autouse=True)
@@ -214,11 +214,11 @@ def test_a_comparison_and_a_reproduction_do_not_mix(tmp_path):
 
     compare()
     with pytest.raises(
-        InputError, match=r"a folder for the paper's experiments\. .*out has the report of a comparison"
+        InputError, match=r"a folder for the paper's experiments; .*out has the report of a comparison"
     ):
         reproduction.reproduce(["table1"], out, quick=True, display=quiet())
     (out / "comparison.json").unlink()
-    with pytest.raises(InputError, match=r"a folder for a comparison\. .*out has the report of the paper's"):
+    with pytest.raises(InputError, match=r"a folder for a comparison; .*out has the report of the paper's"):
         compare()
 
 
@@ -256,7 +256,9 @@ class TestPlan:
         for quick, least, most in ((True, 3, 15), (False, 40, 150)):
             runs = {run.key: run for name in NAMES for run in self.cases(name, quick)}.values()
             starts = {(run.case.matrix, run.case.rank, run.case.init, run.case.seed): run for run in runs}
-            seconds = sum(run.guess for run in runs) + sum(run.start_guess for run in starts.values())
+            seconds = sum(run.case.expected_seconds for run in runs) + sum(
+                run.case.expected_initialization for run in starts.values()
+            )
             assert least < seconds / 60 < most
 
     def test_sizes_and_ranks(self):
@@ -545,7 +547,7 @@ class TestCommand:
             (["table7"], "table7"),
             (["all", "--seed", "-1"], "-1"),
             (["all", "--data", "/not/there"], "/not/there"),
-            (["table1", "-o", "there"], "has other files, as report.md"),
+            (["table1", "-o", "there"], "has other files, such as report.md"),
         ],
     )
     def test_bad_arguments(self, arguments, word, tmp_path, monkeypatch):
@@ -562,7 +564,7 @@ class TestCommand:
         (tmp_path / "results.jsonl").write_text("my diary\n")
         done = CliRunner().invoke(main, ["table1", "-o", str(tmp_path)])
         assert done.exit_code == 2
-        assert "Line 1 is none" in done.output
+        assert "line 1 is not one" in done.output
         assert "Traceback" not in done.output
 
     def test_ctrl_c(self, tmp_path):
@@ -585,7 +587,7 @@ class TestCommand:
         (tmp_path / "README.md").write_text("my project")
         done = CliRunner().invoke(main, ["table1", "--quick", "-o", str(tmp_path)])
         assert done.exit_code == 2
-        assert "has other files, as README.md" in done.stderr
+        assert "has other files, such as README.md" in done.stderr
         assert (tmp_path / "README.md").read_text() == "my project"
 
 

@@ -1,10 +1,10 @@
-"""`relunmd compare`: algorithms side by side on a matrix."""
+"""`relunmd compare`: algorithms side by side on a matrix; and where `relunmd reproduce` has moved."""
 
+import json
 import re
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,20 +12,10 @@ from relunmd.cli import shared
 from relunmd.errors import FileError, InputError
 from relunmd.memory import human_bytes
 
-if TYPE_CHECKING:
-    from relunmd.comparison.plan_display import Display
-
 __all__ = ["compare", "reproduce"]
 
 _MOST_NAMES = 1 << 27
-_output = click.option(
-    "--output",
-    "-o",
-    required=True,
-    metavar="FOLDER",
-    type=click.Path(),
-    help="For the page and all else; resumed from.",
-)
+"""Bytes of a file of column names."""
 
 
 @click.command(
@@ -35,19 +25,26 @@ Examples:
   relunmd compare digits.npy --ranks 8 --algorithms qn,3b --starts 2 --max-iter 100 -o two
 
 \b
-FOLDER then has report.html, one file that can be mailed; report.md; the runs in
-comparison.csv and comparison.json; the pictures; and what the charts show in
-points.csv. After Ctrl-C the same command goes on where it stopped.
-Exit codes: 0; 2 for what cannot be used; 130 after Ctrl-C; 1 if an algorithm
-failed at every rank."""
+FOLDER then holds report.html, a single self-contained file; report.md; the runs
+in comparison.csv and comparison.json; the pictures; and the points of the
+charts in points.csv. After Ctrl-C the same command resumes.
+Exit codes: 0; 2 for invalid input; 130 after Ctrl-C; 1 if an algorithm failed
+at every rank."""
 )
 @click.argument("matrix", metavar="INPUT", type=click.Path())
-@click.option("--ranks", "-r", required=True, metavar="R,R,…", help="Numbers of components, as 8,16,32.")
-@_output
+@click.option("--ranks", "-r", required=True, metavar="R,R,…", help="Numbers of components, such as 8,16,32.")
+@click.option(
+    "--output",
+    "-o",
+    required=True,
+    metavar="FOLDER",
+    type=click.Path(),
+    help="Folder for the report and the results; an existing one is resumed.",
+)
 @click.option(
     "--algorithms",
     metavar="NAME,…",
-    help="Of `relunmd algorithms`; all if not given. A truncated SVD and scikit-learn's NMF always take part.",
+    help="Names of `relunmd algorithms`; all by default. A truncated SVD and scikit-learn's NMF always take part.",
 )
 @click.option(
     "--max-time",
@@ -55,32 +52,38 @@ failed at every rank."""
     default=5.0,
     show_default=True,
     metavar="SECONDS",
-    help="For each run, without its start.",
+    help="Time limit of each run, without its initialization.",
 )
-@click.option("--max-iter", type=click.IntRange(min=1), metavar="N", help="Iterations of each run at most.")
+@click.option("--max-iter", type=click.IntRange(min=1), metavar="N", help="Maximum number of iterations of each run.")
 @click.option(
     "--starts",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
     metavar="K",
-    help="From K seeds; means are shown. With --init shifted these are much alike.",
+    help="Number of initializations; means are shown. With --init shifted they are nearly the same.",
 )
+@click.option("--init", default="shifted", show_default=True, metavar="NAME", help="Initialization of all algorithms.")
 @click.option(
-    "--init", default="shifted", show_default=True, metavar="NAME", help="The start that all algorithms have in common."
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Of the first start."
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Seed of the first initialization.",
 )
 @click.option(
     "--images",
     default="auto",
     show_default=True,
     metavar="HxW|auto|none",
-    help="Height and width if the rows are images, as 28x28; none if they are not; auto finds out.",
+    help="Height and width if the rows are images, such as 28x28; none if they are not; auto detects square images.",
 )
 @click.option(
-    "--column-names", metavar="FILE", type=click.Path(), help="A text file, one name a line: what components are of."
+    "--column-names",
+    metavar="FILE",
+    type=click.Path(),
+    help="Text file with one column name per line, for a table of the components.",
 )
 @shared.matrix_options
 @shared.json_option
@@ -102,60 +105,58 @@ def compare(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Compare algorithms on INPUT at several ranks, and make a page of it.
+    """Compare algorithms on INPUT at several ranks, and write a report.
 
-    Each has the same start, is timed alone, and is scored by the same relative error.
+    All algorithms have the same initial factors, are timed alone, and are scored by the same relative error.
     """
     shared.check_input(matrix)
     chosen_ranks, shape = _ranks(ranks), _image_shape(images)
     chosen = None if algorithms is None else [name.strip() for name in algorithms.split(",") if name.strip()]
     labels = None if column_names is None else _lines(column_names)
-    from relunmd.comparison import compare as compare_matrix
+    from relunmd.comparison.comparison_display import ComparisonDisplay
+    from relunmd.comparison.comparison_report import finding
+    from relunmd.comparison.matrix_comparison import compare as compare_matrix
     from relunmd.io.readers import open_matrix
 
-    with ExitStack() as stack, _resumable(output):
-        with shared.working(f"opening {shared.spoken(matrix)}", quiet):
-            opened = stack.enter_context(open_matrix(matrix, array, names))
-        shared.tell_note(opened, matrix, quiet)
-        entry = opened.entry
-        if entry.columns is not None and labels is None and not quiet:
-            shared.echo("The names of the columns are shown with the components.", err=True)
-        found = compare_matrix(
-            opened.X,
-            chosen_ranks,
-            output,
-            algorithms=chosen,
-            max_time=max_time,
-            max_iter=max_iter,
-            starts=starts,
-            init=init,
-            seed=seed,
-            image_shape=entry.pixels if shape == "auto" and entry.pixels is not None else shape,
-            column_names=entry.columns if labels is None else labels,
-            name=opened.place.name if array is None else f"{opened.place.name}: {array}",
-            display=_display(quiet),
-        )
-    from relunmd.comparison.comparison_report import finding
-
+    console = shared.console()
+    console.quiet = quiet
+    try:
+        with ExitStack() as stack:
+            with shared.working(f"opening {shared.spoken(matrix)}", quiet):
+                opened = stack.enter_context(open_matrix(matrix, array, names))
+            shared.tell_note(opened, matrix, quiet)
+            entry = opened.entry
+            if entry.columns is not None and labels is None and not quiet:
+                shared.echo("The column names are shown with the components.", err=True)
+            found = compare_matrix(
+                opened.X,
+                chosen_ranks,
+                output,
+                algorithms=chosen,
+                max_time=max_time,
+                max_iter=max_iter,
+                starts=starts,
+                init=init,
+                seed=seed,
+                image_shape=entry.pixels if shape == "auto" and entry.pixels is not None else shape,
+                column_names=entry.columns if labels is None else labels,
+                name=opened.place.name if array is None else f"{opened.place.name}: {array}",
+                display=ComparisonDisplay(console),
+            )
+    except KeyboardInterrupt:
+        shared.echo(f"Interrupted. The same command resumes from {output}.", err=True)
+        click.get_current_context().exit(shared.INTERRUPTED)
     if as_json:
-        import json
-
-        errors = {label: {str(rank): e for rank, e in by_rank.items()} for label, by_rank in found.errors().items()}
-        told = {"page": str(found.page), "finding": finding(found), "errors": errors, "notes": list(found.notes)}
-        shared.echo(json.dumps(told))
+        facts = {"page": str(found.page), "finding": finding(found), "errors": found.errors(), "notes": found.notes}
+        shared.echo(json.dumps(facts))
     elif not quiet:
         shared.echo(shared.spoken(finding(found)))
         shared.echo(str(found.page))
-    made = {run["algorithm"] for run in found.runs}
-    if any(label not in made for label in found.labels):  # It failed at every rank, as a note says.
+    if set(found.labels) - {run["algorithm"] for run in found.runs}:  # It failed at every rank, as a note says.
         click.get_current_context().exit(1)
 
 
-@click.command(
-    hidden=True,
-    add_help_option=False,
-    context_settings={"ignore_unknown_options": True},
-)
+@click.command(hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def reproduce(arguments: tuple[str, ...]) -> None:
     """Print how to reproduce the paper's tables and figures."""
@@ -165,29 +166,11 @@ def reproduce(arguments: tuple[str, ...]) -> None:
     )
 
 
-@contextmanager
-def _resumable(output: str) -> Iterator[None]:
-    """Ctrl-C loses nothing, and says so."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        shared.echo(f"Interrupted. The same command resumes from {output}.", err=True)
-        click.get_current_context().exit(shared.INTERRUPTED)
-
-
-def _display(quiet: bool) -> "Display":
-    from relunmd.comparison.plan_display import Display
-
-    shown = shared.console()
-    shown.quiet = quiet
-    return Display(shown)
-
-
 def _ranks(given: str) -> list[int]:
     words = [word.strip() for word in given.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,9}", word) for word in words):
-        raise InputError(f"--ranks must be numbers with commas between them, as 8,16,32. Got {given!r}.")
-    return [int(word) for word in words]
+        raise InputError(f"--ranks must be integers separated by commas, such as 8,16,32; got {given!r}.")
+    return list(map(int, words))
 
 
 def _image_shape(given: str) -> Any:
@@ -196,25 +179,23 @@ def _image_shape(given: str) -> Any:
         return "auto" if word == "auto" else None
     found = re.fullmatch(r"([0-9]{1,6})\s*[x×]\s*([0-9]{1,6})", word)
     if found is None:
-        raise InputError(f"--images must be a height and a width as 28x28, auto or none. Got {given!r}.")
+        raise InputError(f"--images must be a height and a width such as 28x28, auto or none; got {given!r}.")
     return int(found[1]), int(found[2])
 
 
 def _lines(path: str) -> list[str]:
-    """The lines of a text file of limited size."""
+    """Return the lines of a text file of limited size."""
     from relunmd.io.readers.bounds import check_regular
 
     try:
-        place = Path(path)
-        too_large = place.stat().st_size > _MOST_NAMES
-        check_regular(place)
-        with place.open(encoding="utf-8-sig", errors="replace") as stream:
-            text = "" if too_large else stream.read(_MOST_NAMES + 1)
+        check_regular(Path(path))
+        with Path(path).open(encoding="utf-8-sig", errors="replace") as stream:
+            text = stream.read(_MOST_NAMES + 1)  # Some system files have more to read than their size says.
     except FileError:
         raise
     except (OSError, ValueError) as reason:  # ValueError for a null byte in the path.
         raise FileError(f"{path} cannot be read: {getattr(reason, 'strerror', None) or reason}.") from reason
-    if too_large or len(text) > _MOST_NAMES:  # Some files of the system have more to read than their size says.
-        raise FileError(f"{path} must be a list of names of at most {human_bytes(_MOST_NAMES)}. It has more.")
+    if len(text) > _MOST_NAMES:
+        raise FileError(f"{path} must be a list of names of at most {human_bytes(_MOST_NAMES)}; it is larger.")
     lines = text.split("\n")
-    return [line.rstrip("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+    return [line.rstrip("\r") for line in (lines if lines[-1] else lines[:-1])]

@@ -1,4 +1,4 @@
-"""What the report of a comparison says and shows."""
+"""The report of a comparison: its finding in words, charts, tables and pictures."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.comparison import image_detection, pictures
+from relunmd.comparison import pictures
+from relunmd.comparison.comparison_result import Comparison, ratio, settling_time
 from relunmd.comparison.contenders import NMF, TSVD
-from relunmd.comparison.outcome import Comparison, ratio, settled_at
 from relunmd.comparison.report import (
     Block,
     Cell,
@@ -22,7 +22,6 @@ from relunmd.comparison.report import (
     Strong,
     Table,
 )
-from relunmd.comparison.report_building import PICTURES
 from relunmd.comparison.result_file import mean, milliseconds, seconds_each
 from relunmd.engine.matrix import Source
 from relunmd.plot import image_sheets, style
@@ -33,119 +32,118 @@ from relunmd.plot.subjects import Factors
 __all__ = ["comparison_report", "finding"]
 
 Array = NDArray[Any]
+_Factors = Mapping[str, tuple[Array, Array]]
+_BASELINES = {TSVD.label: "the truncated SVD", NMF.label: "NMF"}
+"""The baselines as sentences call them."""
+_EXACT = 1e-12
 _SHEETS = 6
 _COMPONENTS_NAMED, _COLUMNS_NAMED = 20, 8
+_PICTURES = ("spectrum.png", "components.png", "reconstructions.png", "error_by_rank.png", "convergence_*.png")
+_NO_ITERATION = "No run has finished an iteration."
 
 
 def comparison_report(
     found: Comparison,
     X: Source,
     column_names: Sequence[str] | None,
-    who_is_who: Mapping[str, str],
+    summaries: Mapping[str, str],
     environments: Sequence[Mapping[str, Any]],
 ) -> Report:
-    """The report, its pictures written into the comparison's folder."""
-    what: list[Part] = [
+    """Return the report, and write its pictures to the comparison's folder."""
+    introduction: list[Part] = [
         "relunmd approximates a sparse nonnegative matrix by X ≈ max(0, WH) (",
         Link("Seraghiti et al. 2023", "https://arxiv.org/abs/2305.08687"),
-        "). The error is ‖X − max(0, WH)‖ / ‖X‖. The algorithms have the same X and the same start; only their own ",
-        "work is timed, and they are scored outside of that. What the names mean is at the bottom. The folder that ",
-        "this page was made in has every run in comparison.csv and comparison.json, and the charts in points.csv.",
+        "). The error is ‖X − max(0, WH)‖ / ‖X‖. All algorithms have the same X and the same initial factors; only ",
+        "their own work is timed, and scoring is not. The names are explained at the bottom. The folder of this page ",
+        "holds all runs in comparison.csv and comparison.json, and the points of the charts in points.csv.",
     ]
-    sections = [_over_time(found), _all_runs(found)]
-    if len(found.ranks) > 1:
-        sections.insert(0, _by_rank(found))
+    sections = [_by_rank(found)] if len(found.ranks) > 1 else []
+    sections += [_over_time(found), _all_runs(found)]
     with_factors = next((rank for rank in reversed(found.ranks) if found.factors(rank)), None)
     if with_factors is not None:
         sections += _of_factors(found, with_factors, X, column_names)
     _remove_stale(found, sections)
-    names = Table(["name", "what it is"], [[label, meaning] for label, meaning in who_is_who.items()], "names")
-    sections.append(Section("names", "What the names mean", [names]))
+    names = Table(["name", "meaning"], [[label, summary] for label, summary in summaries.items()], "names")
+    sections.append(Section("names", "Names", [names]))
     title = f"{found.name}: algorithms compared"
-    return Report(title, finding(found), [what, *found.notes], sections, found.settings, environments)
+    return Report(title, finding(found), [introduction, *found.notes], sections, found.settings, environments)
 
 
 def finding(found: Comparison) -> str:
-    """What came out, in a sentence or two."""
-    errors = found.errors()
-    unfinished = {rank for rank, _ in found.to_come}
-    ranks = [rank for rank in found.ranks if any(rank in by_rank for by_rank in errors.values())]
+    """Return the result of a comparison in a few sentences."""
+    errors, unfinished = found.errors(), {rank for rank, _ in found.to_come}
+    ranks = [rank for rank in found.ranks if found.ranking(rank)]
     if not ranks:
-        return "No run has finished an iteration."
+        return _NO_ITERATION
     finished = [rank for rank in ranks if rank not in unfinished]
-    said = "" if finished else "Of what has been run so far: "
-    top = (finished or ranks)[-1]
-    order, first = found.ranking(top), _first(found, top)
-    error = errors[order[0]][top]
-    if error < _EXACT:
-        said += f"At rank {top} {_names(first)} {'is' if len(first) == 1 else 'are'} exact."
-    else:
-        said += f"At rank {top} {_names(first)} {'has' if len(first) == 1 else 'have'} the smallest error, {error:.4g}"
-        below = [
-            _below(error, errors[label][top], _NAMES[label])
-            for label in _NAMES
-            if label not in first and top in errors.get(label, {})
-        ]
-        said += f": {' and '.join(below)}." if below else "."
-        second = order[1] if len(order) > 1 else None
-        if len(first) == 1 and second is not None and not {order[0], second} & _NAMES.keys():
-            when = _reached(found, top, order[0], errors[second][top])
-            told = f"{second}, {errors[second][top]:.4g}"
-            said += f" It has the error of the next ({told}) after {when:.3g} s." if when else f" The next is {told}."
-    if all(label in _NAMES for label in first):
-        best = next((label for label in order if label not in _NAMES), None)
-        said += f" The best of the algorithms is {best}, {errors[best][top]:.4g}." if best else ""
-    others = (finished or ranks)[:-1]
+    *others, top = finished or ranks
+    first = _first(found, top)
+    sentences = [("" if finished else "Of what has been run so far: ") + _best_at(found, top)]
+    algorithms = [label for label in found.ranking(top) if label not in _BASELINES]
+    if algorithms and all(label in _BASELINES for label in first):
+        sentences.append(f"The best of the algorithms is {algorithms[0]}, {errors[algorithms[0]][top]:.4g}.")
     winners = {rank: _first(found, rank) for rank in others}
     if others and all(names == first for names in winners.values()):
-        are = "It is" if len(first) == 1 else "They are"
-        said += f" {are} first at rank{'s' * (len(others) > 1)} {_listed(list(map(str, others)))} too."
+        subject = _verb(first, "It is", "They are")
+        sentences.append(f"{subject} first at rank{'s' * (len(others) > 1)} {_listed(map(str, others))} too.")
     else:
-        for rank, names in winners.items():
-            said += f" At rank {rank} {_names(names)} {'is' if len(names) == 1 else 'are'} first."
-    return said
+        sentences += [f"At rank {r} {_named(names)} {_verb(names, 'is', 'are')} first." for r, names in winners.items()]
+    return " ".join(sentences)
 
 
-_NAMES = {TSVD.label: "the truncated SVD", NMF.label: "NMF"}
-"""The baselines in a sentence."""
-_EXACT = 1e-12
+def _best_at(found: Comparison, rank: int) -> str:
+    """Return which algorithm is best at a rank, by how much, and how it compares with the next."""
+    order, first = found.ranking(rank), _first(found, rank)
+    errors = {label: found.errors()[label][rank] for label in order}
+    best = errors[order[0]]
+    if best < _EXACT:
+        return f"At rank {rank} {_named(first)} {_verb(first, 'is', 'are')} exact."
+    text = f"At rank {rank} {_named(first)} {_verb(first, 'has', 'have')} the smallest error, {best:.4g}"
+    gains = [
+        f"{errors[label] / best:.3g} times smaller than {name}'s {errors[label]:.4g}"
+        if best < 0.05 * errors[label]
+        else f"{1 - best / errors[label]:.0%} below {name}'s {errors[label]:.4g}"
+        for label, name in _BASELINES.items()
+        if label in errors and label not in first
+    ]
+    text += f": {' and '.join(gains)}." if gains else "."
+    if len(first) == 1 < len(order) and not {order[0], order[1]} & _BASELINES.keys():
+        second = f"{order[1]}, {errors[order[1]]:.4g}"
+        seconds = _time_to(found, rank, order[0], errors[order[1]]) or 0.0
+        text += (
+            f" It reaches the error of the next ({second}) after {seconds:.3g} s."
+            if seconds
+            else f" The next is {second}."
+        )
+    return text
 
 
 def _first(found: Comparison, rank: int) -> list[str]:
-    """Who is first at a rank: several, if their errors are the same in the digits that are shown."""
-    errors, order = found.errors(), found.ranking(rank)
-    best = errors[order[0]][rank]
-    return [
-        label
-        for label in order
-        if f"{errors[label][rank]:.4g}" == f"{best:.4g}" or max(errors[label][rank], best) < _EXACT
-    ]
+    """Return the best algorithms at a rank: those whose errors agree in the digits that are shown."""
+    errors = {label: found.errors()[label][rank] for label in found.ranking(rank)}
+    best = min(errors.values())
+    return [label for label, e in errors.items() if f"{e:.4g}" == f"{best:.4g}" or max(e, best) < _EXACT]
 
 
-def _below(error: float, other: float, name: str) -> str:
-    if error < 0.05 * other:
-        return f"{other / error:.3g} times smaller than {name}'s {other:.4g}"
-    return f"{1 - error / other:.0%} below {name}'s {other:.4g}"
+def _verb(labels: Sequence[str], one: str, several: str) -> str:
+    return one if len(labels) == 1 else several
 
 
-def _names(labels: Sequence[str]) -> str:
-    return _listed([_NAMES.get(label, label) for label in labels])
+def _named(labels: Sequence[str]) -> str:
+    return _listed(_BASELINES.get(label, label) for label in labels)
 
 
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+def _listed(words: Any) -> str:
+    *some, last = words
+    return f"{', '.join(some)} and {last}" if some else str(last)
 
 
-def _reached(found: Comparison, rank: int, label: str, error: float) -> float | None:
-    """Seconds after which an algorithm had an error, the mean over the starts; None if one did not."""
-    times = []
-    for run in found.of(rank, label):
-        curve = run["curve"]
-        there = [t for t, e in zip(curve["time"], curve["error"], strict=True) if e <= error]
-        if not there:
-            return None
-        times.append(there[0])
-    return mean(times) or None
+def _time_to(found: Comparison, rank: int, label: str, error: float) -> float | None:
+    """Return the seconds until an algorithm had an error, the mean over the seeds; None if a run did not reach it."""
+    curves = [run["curve"] for run in found.of(rank, label)]
+    times = [next((t for t, e in zip(c["time"], c["error"], strict=True) if e <= error), None) for c in curves]
+    reached = [t for t in times if t is not None]
+    return mean(reached) or None if len(reached) == len(times) else None
 
 
 def _by_rank(found: Comparison) -> Section:
@@ -160,39 +158,34 @@ def _over_time(found: Comparison) -> Section:
     errors = found.errors()
     blocks: list[Block] = []
     for rank in found.ranks:
-        curves = found.curves(rank)
-        if not curves:
-            continue
-        base = errors.get(TSVD.label, {}).get(rank)
-        lines = () if base is None else (Line("TSVD", base),)
-        chart = convergence_chart(curves, f"Error over time at rank {rank}: {found.name}", lines=lines)
-        order = ", ".join(f"{label} {errors[label][rank]:.4g}" for label in found.ranking(rank))
-        alt = f"At the end, best first: {order}."
-        blocks.append(pictures.drawing([chart], found.folder / f"convergence_{rank}.png", alt))
-    if not blocks:
-        return Section("error over time", "Error over time", [Paragraph("No run has finished an iteration.")])
-    words = (
-        "The smallest error of an iteration up to each time, beginning with that of the common start, whose making is "
-        f"not timed{'; means over the starts' * _several_starts(found)}. NMF begins with a start of its own, whose "
-        "making is timed; its first sweeps, far above the others, are left out."
+        curves, base = found.curves(rank), errors.get(TSVD.label, {}).get(rank)
+        if curves:
+            lines = () if base is None else (Line("TSVD", base),)
+            chart = convergence_chart(curves, f"Error over time at rank {rank}: {found.name}", lines=lines)
+            order = ", ".join(f"{label} {errors[label][rank]:.4g}" for label in found.ranking(rank))
+            path = found.folder / f"convergence_{rank}.png"
+            blocks.append(pictures.drawing([chart], path, f"At the end, best first: {order}."))
+    text = (
+        "The smallest error of an iteration up to each time, beginning with the common initial factors, whose "
+        f"computation is not timed{'; means over the seeds' * _several_seeds(found)}. NMF has its own initialization, "
+        "which is timed; its first sweeps, far above the others, are left out."
     )
-    return Section("error over time", "Error over time", [Paragraph(words), *blocks])
+    return Section("error over time", "Error over time", [Paragraph(text if blocks else _NO_ITERATION), *blocks])
 
 
 def _remove_stale(found: Comparison, sections: Sequence[Section]) -> None:
-    """Pictures that an earlier report of this folder had, and this one has not."""
+    """Remove pictures of an earlier report that this one does not show."""
     blocks = [block for section in sections for block in section.blocks]
-    shown = {block.file for block in blocks if isinstance(block, Picture)}
-    shown |= {block.picture.file for block in blocks if isinstance(block, Drawing) and block.picture is not None}
-    for pattern in PICTURES:
-        for path in found.folder.glob(pattern):
-            if path.name not in shown:
-                path.unlink()
+    shown = [block.picture if isinstance(block, Drawing) else block for block in blocks]
+    files = {picture.file for picture in shown if isinstance(picture, Picture)}
+    for path in (path for pattern in _PICTURES for path in found.folder.glob(pattern)):
+        if path.name not in files:
+            path.unlink()
 
 
 def _all_runs(found: Comparison) -> Section:
-    several = _several_starts(found)
-    columns = ["rank", "algorithm", "error", *(["over the starts"] if several else []), "to TSVD's", "iterations"]
+    several = _several_seeds(found)
+    columns = ["rank", "algorithm", "error", *(["range over the seeds"] if several else []), "to TSVD's", "iterations"]
     columns += ["ms each", "s to 1 %"]
     errors = found.errors()
     rows: list[list[Cell]] = []
@@ -200,36 +193,32 @@ def _all_runs(found: Comparison) -> Section:
         base = errors.get(TSVD.label, {}).get(rank)
         first = _first(found, rank) if found.ranking(rank) else []
         for label in found.ranking(rank):
-            runs = found.of(rank, label)
-            error = errors[label][rank]
-            share = ratio(error, base)
-            shown = f"{error:.6g}"
-            spread = [f"{min(r['error'] for r in runs):.4g}–{max(r['error'] for r in runs):.4g}"] if several else []
-            settled = [s for run in runs if (s := settled_at(run)) is not None]
-            one_step = label == TSVD.label
+            runs, error, iterates = found.of(rank, label), errors[label][rank], label != TSVD.label
+            share = ratio(error, base) if iterates and max(error, base or 0) >= _EXACT else None
+            settled = [time for run in runs if (time := settling_time(run)) is not None]
+            spread = [run["error"] for run in runs]
             rows.append(
                 [
                     str(rank),
                     label,
-                    Strong(shown) if label in first else shown,
-                    *spread,
-                    "–" if share is None or one_step or max(error, base or 0) < _EXACT else _signed(share - 1),
-                    "–" if one_step else f"{mean([run['n_iter'] for run in runs]):.0f}",
-                    "–" if one_step else milliseconds(mean([seconds_each(dict(run)) for run in runs]), 2),
+                    Strong(f"{error:.6g}") if label in first else f"{error:.6g}",
+                    *([f"{min(spread):.4g}–{max(spread):.4g}"] if several else []),
+                    "–" if share is None else _signed(share - 1),
+                    f"{mean([run['n_iter'] for run in runs]):.0f}" if iterates else "–",
+                    milliseconds(mean([seconds_each(run) for run in runs]), 2) if iterates else "–",
                     f"{mean(settled):.3g}" if settled else "–",
                 ]
             )
         idle = [label for label in found.labels if rank not in errors.get(label, {})]
         rows += [[str(rank), label, *(["–"] * (len(columns) - 2))] for label in idle]
     note = (
-        "“To TSVD's” is how far the error is from the truncated SVD's at the same rank; “s to 1 %” are the seconds "
-        "after which the error was within one hundredth of the smallest that the run reached"
-        + (" (means over the starts)." if several else ".")
+        "“To TSVD's” is the difference from the error of the truncated SVD at the same rank; “s to 1 %” is the time in "
+        f"seconds until the error was within 1 % of the smallest of the run{' (means over the seeds)' * several}."
     )
-    return Section("table", "All of it in a table", [Table(columns, rows, "errors and times"), Paragraph(note)])
+    return Section("table", "All results", [Table(columns, rows, "errors and times"), Paragraph(note)])
 
 
-def _several_starts(found: Comparison) -> bool:
+def _several_seeds(found: Comparison) -> bool:
     return any(len(found.of(rank, label)) > 1 for rank in found.ranks for label in found.labels)
 
 
@@ -240,72 +229,61 @@ def _signed(share: float) -> str:
 
 def _of_factors(found: Comparison, rank: int, X: Source, column_names: Sequence[str] | None) -> list[Section]:
     factors, pixels = found.factors(rank), found.image_shape
+    baselines = [label for label in _BASELINES if label in factors]
+    best = [label for label in factors if label not in _BASELINES]
     sections = []
     if pixels is not None:
-        blocks: list[Block] = [
-            pictures.where_possible(lambda: _rows_picture(found, rank, factors, X, pixels)),
-            pictures.where_possible(lambda: _components_picture(found, rank, factors, pixels)),
-        ]
-        note = (
-            "Rows of X, and what each made of them at this rank; then the rows of H as images, each divided by its "
-            "largest entry: black is positive, middle grey zero, white negative."
+        rows = {label: factors[label] for label in (*best[: _SHEETS - 2], *baselines)}
+        components = {label: factors[label] for label in (*best[:1], *baselines)}
+        text = (
+            "Rows of X and their approximations at this rank; then the rows of H as images, each divided by its "
+            "largest entry: black is positive, gray is zero, white is negative."
         )
-        sections.append(Section("images", f"Images at rank {rank}", [Paragraph(note), *blocks]))
+        blocks: list[Block] = [
+            Paragraph(text),
+            pictures.where_possible(lambda: _rows_picture(found, rank, rows, X, pixels)),
+            pictures.where_possible(lambda: _components_picture(found, rank, components, pixels)),
+        ]
+        sections.append(Section("images", f"Images at rank {rank}", blocks))
     if column_names is not None:
         shown = dict.fromkeys([next(iter(factors)), *(label for label in (NMF.label,) if label in factors)])
         named = [block for label in shown for block in _named_components(label, *factors[label], column_names)]
-        sections.append(Section("columns", f"What the components are of, rank {rank}", named))
-    chart = spectrum_chart(
-        [Factors(label, *pair) for label, pair in factors.items()],
-        f"Strength of components at rank {rank}: {found.name}",
-    )
-    alt = f"The singular values of WH, the strongest first: {', '.join(factors)}."
-    words = Paragraph("The singular values of WH: how many components carry the approximation.")
+        sections.append(Section("columns", f"Largest columns of the components at rank {rank}", named))
+    title = f"Strength of components at rank {rank}: {found.name}"
+    chart = spectrum_chart([Factors(label, *pair) for label, pair in factors.items()], title)
+    alt = f"The singular values of WH, strongest first: {', '.join(factors)}."
+    text = "The singular values of WH show how many components carry the approximation."
     drawn = pictures.drawing([chart], found.folder / "spectrum.png", alt)
-    return [*sections, Section("components", f"Components at rank {rank}", [words, drawn])]
+    return [*sections, Section("components", f"Components at rank {rank}", [Paragraph(text), drawn])]
 
 
-def _shown(found: Comparison, factors: Mapping[str, tuple[Array, Array]]) -> list[str]:
-    """Whose images are shown: the best few, and the baselines."""
-    best = [label for label in factors if label not in (TSVD.label, NMF.label)][: _SHEETS - 2]
-    return [*best, *(label for label in (TSVD.label, NMF.label) if label in factors)]
-
-
-def _rows_picture(
-    found: Comparison, rank: int, factors: Mapping[str, tuple[Array, Array]], X: Source, pixels: tuple[int, int]
-) -> Picture:
+def _rows_picture(found: Comparison, rank: int, factors: _Factors, X: Source, pixels: tuple[int, int]) -> Picture:
     chosen = image_sheets.sample_rows(X.shape[0])
-    sheets = {"X": np.vstack([image_detection.read_rows(X, slice(row, row + 1)) for row in chosen.tolist()])}
-    for label in _shown(found, factors):
-        W, H = factors[label]
-        sheets[label] = np.maximum(0, W[chosen] @ H)
+    sheets = {"X": image_sheets.rows_of(X, chosen)}
+    sheets |= {label: np.maximum(0, W[chosen] @ H) for label, (W, H) in factors.items()}
     height = 0.69 * len(sheets) * min(2.0, pixels[0] / pixels[1]) + 0.5
-    made, (ax,) = style.figure(9.6, max(2.0, height))
+    figure, (ax,) = style.figure(9.6, max(2.0, height))
     image_sheets.draw_rows(sheets, ax, pixels, f"Rows of {found.name} and their reconstructions at rank {rank}")
-    pictures.save(made, found.folder / "reconstructions.png")
-    alt = f"{len(chosen)} rows of X as images, and below them their reconstructions by {', '.join(list(sheets)[1:])}."
+    pictures.save(figure, found.folder / "reconstructions.png")
+    alt = f"{len(chosen)} rows of X as images, and below them their reconstructions by {', '.join(factors)}."
     return Picture("reconstructions.png", alt)
 
 
-def _components_picture(
-    found: Comparison, rank: int, factors: Mapping[str, tuple[Array, Array]], pixels: tuple[int, int]
-) -> Picture:
-    labels = _shown(found, factors)
-    labels = list(dict.fromkeys([labels[0], *(label for label in labels if label in (TSVD.label, NMF.label))]))
-    made, axes = style.figure(3.4 * len(labels), 2.7, len(labels))
-    for ax, label in zip(axes, labels, strict=True):
-        image_sheets.draw_components(*factors[label], ax, pixels, title=f"{label}, rank {rank}")
-    pictures.save(made, found.folder / "components.png")
-    return Picture("components.png", f"The components, rows of H, as images: {', '.join(labels)}.")
+def _components_picture(found: Comparison, rank: int, factors: _Factors, pixels: tuple[int, int]) -> Picture:
+    figure, axes = style.figure(3.4 * len(factors), 2.7, len(factors))
+    for ax, (label, (W, H)) in zip(axes, factors.items(), strict=True):
+        image_sheets.draw_components(W, H, ax, pixels, title=f"{label}, rank {rank}")
+    pictures.save(figure, found.folder / "components.png")
+    return Picture("components.png", f"The components, rows of H, as images: {', '.join(factors)}.")
 
 
 def _named_components(label: str, W: Array, H: Array, names: Sequence[str]) -> list[Block]:
-    """The columns that are largest in each component."""
+    """Return a table of the columns that are largest in each component."""
     order = np.argsort(-np.linalg.norm(W, axis=0) * np.linalg.norm(H, axis=1), kind="stable")
     rows = []
     for place, component in enumerate(order[:_COMPONENTS_NAMED].tolist(), 1):
         row = H[component] * (1 if np.abs(H[component]).max() == H[component].max() else -1)
-        largest = np.argsort(-row, kind="stable")[:_COLUMNS_NAMED]
-        rows.append([str(place), ", ".join(names[column] for column in largest.tolist() if row[column] > 0)])
-    words = Paragraph(f"The columns of X with the largest entries in each row of H of {label}, strongest first.")
-    return [words, Table(["component", "columns"], rows, f"columns, {label}")]
+        largest = np.argsort(-row, kind="stable")[:_COLUMNS_NAMED].tolist()
+        rows.append([str(place), ", ".join(names[column] for column in largest if row[column] > 0)])
+    text = f"The columns of X with the largest entries in each row of H of {label}, strongest first."
+    return [Paragraph(text), Table(["component", "columns"], rows, f"columns, {label}")]

@@ -6,20 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from numpy.typing import NDArray
-
 from relunmd.comparison.contenders import Contender
 from relunmd.loop.driver import Limits
 
 __all__ = ["Case", "Matrix", "Run"]
 
-Array = NDArray[Any]
-Measure = Callable[[Array, Array, Array], dict[str, float]]
-
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix by name; `load` makes it when its turn has come, and `mark` tells it from others of that name."""
+    """A matrix by name; `load` returns it when it is needed, and `mark` distinguishes it from others of that name."""
 
     name: str
     shape: tuple[int, int]
@@ -29,22 +24,30 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Case:
-    """A matrix, a rank, a start and the limits: what all contenders have in common.
-
-    Attributes
-    ----------
-    seed : of the start
-    measure : numbers to be noted of the best factors, from (X, W, H)
-    keep_factors : whether the best factors are kept in a file
-    """
+    """What contenders have in common: matrix, rank, limits and initialization; `keep_factors` saves the best W, H."""
 
     matrix: Matrix
     rank: int
     limits: Limits
     init: str = "nuclear"
     seed: int = 0
-    measure: Measure | None = field(default=None, compare=False, repr=False)
     keep_factors: bool = False
+
+    @property
+    def expected_seconds(self) -> float:
+        """A guess of the time that one run takes without its initialization."""
+        m, n = self.matrix.shape
+        if self.limits.max_iter == 0:
+            return 1e-3
+        if self.limits.target_error is None and self.limits.max_time is not None:
+            return 1.3 * self.limits.max_time  # All of it, and scoring.
+        return 1e-6 * m * n
+
+    @property
+    def expected_initialization(self) -> float:
+        """A guess of the seconds that the initialization takes."""
+        m, n = self.matrix.shape
+        return 1e-9 * m * n * min(m, n) if self.init == "nuclear" else 1e-7 * m * n
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Run:
     contender: Contender
 
     def facts(self) -> dict[str, Any]:
-        """What tells this run from every other, as it is written down."""
+        """Return what distinguishes this run from others, as it is written to the results."""
         case, limits = self.case, self.case.limits
         return {
             "matrix": f"{case.matrix.name} #{case.matrix.mark}" if case.matrix.mark else case.matrix.name,
@@ -76,22 +79,5 @@ class Run:
 
     @property
     def file_name(self) -> str:
-        """A short name for files that belong to this run."""
-        return hashlib.sha256(self.key.encode()).hexdigest()[:16]
-
-    @property
-    def guess(self) -> float:
-        """Seconds that it may take without its start, for the estimate of the time left."""
-        m, n = self.case.matrix.shape
-        limits = self.case.limits
-        if limits.max_iter == 0:
-            return 1e-3
-        if limits.target_error is None and limits.max_time is not None:
-            return 1.3 * limits.max_time  # It will be used up, and scoring comes on top.
-        return 1e-6 * m * n
-
-    @property
-    def start_guess(self) -> float:
-        """Seconds that its start may take."""
-        m, n = self.case.matrix.shape
-        return 1e-9 * m * n * min(m, n) if self.case.init == "nuclear" else 1e-7 * m * n
+        """The name of the file of factors."""
+        return f"{hashlib.sha256(self.key.encode()).hexdigest()[:16]}.npz"

@@ -1,0 +1,328 @@
+"""`compare`: which runs a comparison on a matrix consists of, and what they result in."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from relunmd.algorithm import ALGORITHMS, AUTO, Algorithm
+from relunmd.algorithm import TSVD as TSVD_SETTINGS
+from relunmd.comparison.comparison_display import ComparisonDisplay
+from relunmd.comparison.comparison_report import comparison_report
+from relunmd.comparison.comparison_result import Comparison, settling_time
+from relunmd.comparison.contenders import NMF, TSVD, Contender, built_in, registered
+from relunmd.comparison.image_detection import guess_image_shape
+from relunmd.comparison.report import Report
+from relunmd.comparison.result_file import Results, check_folder
+from relunmd.comparison.run_plan import Case, Matrix, Run
+from relunmd.comparison.runner import Outcome, make_report
+from relunmd.engine.distributed import refuse_distributed
+from relunmd.engine.executor import ThreadExecutor, usable_cores
+from relunmd.engine.matrix import Source
+from relunmd.errors import InputError
+from relunmd.init import INITS
+from relunmd.inspection import row_parts
+from relunmd.loop.driver import Limits
+from relunmd.plot.chart import shown_name
+from relunmd.plot.image_sheets import check_image_shape
+from relunmd.result import Status
+from relunmd.validation import check_limits, check_matrix, make_problem
+
+__all__ = ["compare"]
+
+BASELINES = (TSVD, NMF)
+_MOST_KEPT, _MOST_KEPT_IN_ALL = 1 << 26, 1 << 29
+"""Bytes of W and H up to which they are kept for the pictures, of one run and of all."""
+
+
+def compare(
+    X: Any,
+    ranks: int | Sequence[int],
+    output: str | Path = "comparison",
+    *,
+    algorithms: Sequence[str | Algorithm[Any] | Contender] | None = None,
+    max_time: float | None = 5.0,
+    max_iter: int | None = None,
+    starts: int = 1,
+    init: str = "shifted",
+    seed: int = 0,
+    image_shape: tuple[int, int] | str | None = "auto",
+    column_names: Sequence[str] | None = None,
+    name: str = "X",
+    display: ComparisonDisplay | None = None,
+) -> Comparison:
+    """Compare algorithms on X at several ranks, with a truncated SVD and scikit-learn's NMF as baselines.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix, HDF5 or Zarr array} of shape (m, n)
+        Nonnegative matrix; whatever `decompose` accepts except X on Dask.
+    ranks : int or sequence of int
+        Ranks at which to compare.
+    output : path, default="comparison"
+        Folder for the results, report.html, report.md, comparison.csv, comparison.json and the pictures. Runs whose
+        results it holds are not repeated.
+    algorithms : sequence of {str, Algorithm, Contender}, default=None
+        Names of `relunmd.algorithms()` or of registered methods, instances with settings, or contenders. None for all.
+    max_time : float, default=5.0
+        Seconds for each run, without its initialization. None for no limit; then `max_iter` is required.
+    max_iter : int, default=None
+        Maximum number of iterations of each run.
+    starts : int, default=1
+        Number of initializations, with seeds `seed`, `seed` + 1, …; means are reported.
+    init : str, default="shifted"
+        Initialization of all algorithms, a name of `relunmd.inits()`. The baselines do not use it: the SVD needs none,
+        and NMF begins with NNDSVDa, because its factors may not be negative.
+    seed : int, default=0
+        Seed of the first initialization.
+    image_shape : tuple of int, "auto" or None, default="auto"
+        Height and width if the rows of X are images, None if they are not; "auto" detects square images.
+    column_names : sequence of n str, default=None
+        Names of the columns, for a table of the largest entries of each component.
+    name : str, default="X"
+        Name of X in the report.
+    display : ComparisonDisplay, default=None
+        Progress display; by default one on standard output.
+
+    Returns
+    -------
+    Comparison
+        Errors, curves and factors.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid; raised before anything is run.
+    KeyboardInterrupt
+        On Ctrl-C, after the report of the finished runs has been written.
+
+    Notes
+    -----
+    Everything is computed in float64. BLAS is limited to one thread for all methods, including NMF and registered ones;
+    the library's algorithms use one thread per core. A registered method that needs more BLAS threads sets them with
+    threadpoolctl.
+
+    An array in memory is copied once; sparse X and X in a file stay as they are unless a method needs another form. A
+    method that fails, or for which the memory does not suffice, is left out with a note. X is hashed, so that results
+    of another X in the same folder are not mistaken for results of this one.
+
+    Examples
+    --------
+    >>> import tempfile, relunmd
+    >>> from relunmd import datasets
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> found = relunmd.compare(
+    ...     datasets.digits()[:200], [4, 8], f"{folder.name}/out", algorithms=["qn", "3b"], max_time=None, max_iter=30
+    ... )  # doctest: +ELLIPSIS
+    8 runs to make...
+    >>> found.ranking(8)[0], sorted(found.errors()["TSVD"])
+    ('qn', [4, 8])
+    >>> folder.cleanup()
+    """
+    refuse_distributed(X, "compare")
+    source = check_matrix(X)
+    n = source.shape[1]
+    limits = check_limits(None, 0, max_iter, None if max_time == np.inf else max_time, endless=True)
+    if limits.max_time is None and limits.max_iter is None:
+        raise InputError("max_time or max_iter must be given; without a limit the runs would not end.")
+    chosen_ranks, contenders = _check_ranks(ranks, source.shape), _contenders(algorithms)
+    if init not in INITS:
+        raise InputError(f"init must be one of {', '.join(INITS)}; got {init!r}.")
+    if column_names is not None and len(column_names) != n:
+        raise InputError(f"column_names must be {n} names, one per column of X; got {len(column_names)}.")
+    pixels: Any = check_image_shape(image_shape, n) if image_shape not in ("auto", None) else None
+    starts, seed = _check_integer("starts", starts, 1), _check_integer("seed", seed, 0)
+    folder = check_folder(output, "a comparison", "the paper's experiments")
+    mark, nonzeros = _scan(source)
+    if image_shape == "auto":
+        pixels = guess_image_shape(source)
+    plan = _Plan(Matrix(str(name), source.shape, lambda: X, mark), chosen_ranks, contenders, limits, starts, init, seed)
+    settings = plan.settings(nonzeros, pixels, guessed=image_shape == "auto")
+    results, runs = Results(folder), plan.runs()
+    found: list[Comparison] = []
+
+    def report(outcome: Outcome) -> Report:
+        found.append(plan.comparison(results, outcome, settings, pixels))
+        found[0].write()
+        names = None if column_names is None else list(map(str, column_names))
+        return comparison_report(found[0], source, names, plan.summaries(), results.environments(runs))
+
+    make_report(runs, results, display, report)
+    return found[0]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The checked arguments of a comparison."""
+
+    matrix: Matrix
+    ranks: tuple[int, ...]
+    contenders: tuple[Contender, ...]
+    limits: Limits
+    starts: int
+    init: str
+    seed: int
+
+    def runs(self) -> list[Run]:
+        """Return the runs by rank and seed, so that initial factors are computed once; the baselines once per rank."""
+        return [
+            self._run(rank, start, contender)
+            for rank in self.ranks
+            for start in range(self.starts)
+            for contender in (*self.contenders, *(BASELINES if start == 0 else ()))
+        ]
+
+    def _run(self, rank: int, start: int, contender: Contender) -> Run:
+        sizes = {r: 8 * r * sum(self.matrix.shape) for r in self.ranks}
+        keep = start == 0 and sizes[rank] <= _MOST_KEPT
+        if rank < self.ranks[-1]:  # The report shows those of the largest rank; others are kept if there is room.
+            keep = keep and len(self.contenders) * sum(sizes.values()) <= _MOST_KEPT_IN_ALL
+        # The SVD is one step, which may take longer than the time limit.
+        limits = Limits(None, 0, 1, None) if contender is TSVD else self.limits
+        return Run(Case(self.matrix, rank, limits, self.init, self.seed + start, keep), contender)
+
+    def settings(self, nonzeros: int, pixels: tuple[int, int] | None, guessed: bool) -> dict[str, str]:
+        """Return the arguments as text."""
+        m, n = self.matrix.shape
+        limits = [f"{self.limits.max_time:g} s"] if self.limits.max_time is not None else []
+        limits += [f"{self.limits.max_iter} iterations"] if self.limits.max_iter is not None else []
+        seeds = f"seed {self.seed}" if self.starts == 1 else f"seeds {self.seed} to {self.seed + self.starts - 1}"
+        rows = f"{pixels[0]} × {pixels[1]} pixels{', guessed from the data' * guessed}" if pixels else "not images"
+        return {
+            "matrix": self.matrix.name,
+            "shape": f"{m} × {n}",
+            "zeros": f"{1 - nonzeros / (m * n):.1%}",
+            "rows": rows,
+            "ranks": ", ".join(map(str, self.ranks)),
+            "algorithms": ", ".join(contender.label for contender in self.contenders),
+            "baselines": "TSVD, max(0, X_r); NMF of scikit-learn, coordinate descent from NNDSVDa, which is timed",
+            "each run": " or ".join(limits),
+            "initialization": f"{self.init}, the same for all algorithms, not timed; {seeds}",
+            "computed in": f"float64; the library's algorithms in {usable_cores()} threads; BLAS in one thread for all",
+        }
+
+    def summaries(self) -> dict[str, str]:
+        """Return what each label stands for."""
+        algorithms = {one.label: one.settings.get("algorithm") for one in (*self.contenders, *BASELINES)}
+        found = {
+            label: ALGORITHMS[name].summary if name in ALGORITHMS else "a registered method"
+            for label, name in algorithms.items()
+        }
+        return found | {NMF.label: "scikit-learn's nonnegative matrix factorization, X ≈ WH with W, H ≥ 0"}
+
+    def comparison(
+        self, results: Results, outcome: Outcome, settings: Mapping[str, str], pixels: tuple[int, int] | None
+    ) -> Comparison:
+        """Return the comparison object."""
+        runs: list[dict[str, Any]] = []
+        to_come, planned = [], self.runs()
+        remarks: dict[str, dict[str, list[str]]] = {}
+        reason = outcome.missing.get(self.matrix.name, "").removeprefix(f"{self.matrix.name}: ")
+        if reason and not any(results.get(run) for run in planned):
+            raise InputError(reason)
+        for run in planned:
+            label, rank, record, remark = run.contender.label, run.case.rank, results.get(run), ""
+            if record is not None:
+                kept = {key: record[key] for key in _KEPT} | {"factors": results.factors_file(run)}
+                runs.append({"algorithm": label, "rank": rank, "seed": run.case.seed} | kept)
+                remark = _remark(record)
+            elif run.key in outcome.failed:
+                remark = f"could not be run: {outcome.failed[run.key]}"
+            elif outcome.interrupted:
+                to_come.append((rank, label))
+            if remark and str(rank) not in (ranks := remarks.setdefault(remark, {}).setdefault(label, [])):
+                ranks.append(str(rank))
+        notes = []
+        for remark, by_label in remarks.items():
+            subjects = [f"{label} at rank {' and '.join(ranks)}" for label, ranks in by_label.items()]
+            notes.append(f"{', '.join(subjects)} {remark}.")
+        notes += [f"The rest could not be run: {reason}"] if reason else []
+        notes += [f"It was interrupted: {len(to_come)} of {len(planned)} runs are missing."] if to_come else []
+        initial = {run["seed"]: run["start_error"] for run in runs if run["rank"] == self.ranks[-1]}
+        if len(initial) > 1 and max(initial.values()) <= 1.001 * min(initial.values()):
+            notes.append(f"The {self.init} initializations of different seeds are nearly the same; use random ones.")
+        labels = tuple(contender.label for contender in (*self.contenders, *BASELINES))
+        name, shape, folder = self.matrix.name, self.matrix.shape, results.folder
+        return Comparison(name, shape, self.ranks, labels, runs, settings, notes, to_come, pixels, folder)
+
+
+_KEPT = ("error", "n_iter", "time", "start_error", "start_time", "status", "curve", "settings")
+
+
+def _remark(record: Mapping[str, Any]) -> str:
+    """Return what is to be noted about a finished run, if anything."""
+    if not record["n_iter"]:
+        return f"finished no iteration: {record['status'].rstrip('.')}"
+    settled = settling_time(record)
+    if record["status"] == Status.MAX_TIME.message and settled is not None and settled > 0.9 * record["time"]:
+        return "still improved by more than 1 % in the last tenth of the time"
+    return ""
+
+
+def _check_integer(name: str, value: Any, least: int, most: float = np.inf) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
+        limits = f"of at least {least}" if most == np.inf else f"between {least} and min(m, n) = {most}"
+        raise InputError(f"{name} must be an integer {limits}; got {value!r}.")
+    return int(value)
+
+
+def _check_ranks(ranks: Any, shape: tuple[int, int]) -> tuple[int, ...]:
+    several = list(ranks) if isinstance(ranks, Iterable) and not isinstance(ranks, str | bytes) else [ranks]
+    if not several:
+        raise InputError("ranks must be one or several integers; got none.")
+    return tuple(sorted({_check_integer("ranks", rank, 1, min(shape)) for rank in several}))
+
+
+def _contenders(algorithms: Any) -> tuple[Contender, ...]:
+    """Return the requested contenders without the baselines, which always take part."""
+    known = {name: built_in(name) for name in ALGORITHMS if name != TSVD.settings["algorithm"]}
+    known |= {contender.label: contender for contender in registered()}
+    if algorithms is None:
+        return tuple(known.values())
+    if isinstance(algorithms, str | Algorithm | Contender) or not isinstance(algorithms, Iterable):
+        algorithms = [algorithms]
+    by_name = {alias.lower(): one for name, one in known.items() for alias in (name, shown_name(name))}
+    by_name["auto"] = known[AUTO]
+    found: dict[str, Contender] = {}
+    for given in algorithms:
+        text = given.strip().lower() if isinstance(given, str) else None
+        if isinstance(given, TSVD_SETTINGS) or text in ("tsvd", "nmf"):
+            continue
+        contender = built_in(given) if isinstance(given, Algorithm) else by_name.get(text) if text else given
+        if not isinstance(contender, Contender):
+            raise InputError(f"algorithms must be among {', '.join(known)}; got {given!r}.")
+        label = contender.label
+        if label in (TSVD.label, NMF.label):
+            raise InputError(f"algorithms must not have the name of a baseline; got {label!r}.")
+        if label in found and found[label].settings != contender.settings:
+            raise InputError(
+                f"algorithms must have different labels; got two called {label!r}. Use comparison.built_in(algorithm, "
+                "label) for one of them."
+            )
+        found[label] = contender
+    if not found:
+        raise InputError(
+            f"algorithms must contain at least one besides the baselines TSVD and NMF, which always take part; got "
+            f"{algorithms!r}."
+        )
+    return tuple(found.values())
+
+
+def _scan(X: Source) -> tuple[str, int]:
+    """Return a short hash of X and the number of its nonzeros; raise if X cannot be decomposed."""
+    digest = hashlib.blake2b(repr((X.shape, str(X.dtype))).encode(), digest_size=8)
+    nonzeros, valid = 0, True
+    for _, part in row_parts(X):
+        arrays = [part.data, part.indices, part.indptr] if sparse.issparse(part) else [np.asarray(part)]
+        nonzeros += int(np.count_nonzero(arrays[0]))
+        valid = valid and bool(np.isfinite(arrays[0]).all() and arrays[0].min(initial=0) >= 0)
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).data)
+    if not valid or nonzeros == 0:
+        with ThreadExecutor(usable_cores()) as executor:
+            make_problem(X, np.dtype(np.float64), 1, executor)  # Raises with the reason and the position.
+    return digest.hexdigest(), nonzeros
