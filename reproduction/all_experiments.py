@@ -6,7 +6,7 @@ from pathlib import Path
 from relunmd.comparison.comparison_display import ComparisonDisplay
 from relunmd.comparison.report import Code, Link, Paragraph, Part, Report, Section
 from relunmd.comparison.result_file import Results, check_folder
-from relunmd.comparison.runner import Outcome, make_report
+from relunmd.comparison.runner import Runner
 from relunmd.errors import InputError
 from reproduction.experiment import Experiment, Setup, added
 from reproduction.fig1a import FIGURE_1A
@@ -97,16 +97,21 @@ def reproduce(
         raise InputError(f"seed must be at least 0. Got {seed!r}.")
     folder = check_folder(output, "the paper's experiments", "a comparison")
     setup = Setup(folder, quick, seed, None if data is None else Path(data), tuple(added()))
-    results = Results(setup.output)
+    shown = display or ComparisonDisplay()
+    runner = Runner(Results(setup.output), shown)
     runs = [run for name, experiment in EXPERIMENTS.items() if name in chosen for run in experiment.runs(setup)]
-    return make_report(runs, results, display, lambda outcome: _report(setup, chosen, results, outcome))
+    page = runner.make_report(runs, lambda: _report(setup, chosen, runner))
+    if display is None:
+        shown.print(f"Report: {page}")
+    return page
 
 
-def _report(setup: Setup, chosen: Sequence[str], results: Results, outcome: Outcome) -> Report:
-    """A section for each experiment that was asked for, and for those that the folder has in full from before."""
+def _report(setup: Setup, chosen: Sequence[str], runner: Runner) -> Report:
+    """Return the report, with a section for each chosen experiment and each one whose results are complete."""
+    results = runner.results
     planned = {name: experiment.runs(setup) for name, experiment in EXPERIMENTS.items()}
     shown = [name for name, runs in planned.items() if name in chosen or all(results.has(run) for run in runs)]
-    sections = [_section(EXPERIMENTS[name], setup, results, outcome) for name in shown]
+    sections = [_section(EXPERIMENTS[name], setup, runner) for name in shown]
     environments = results.environments([run for name in shown for run in planned[name]])
     settings = {
         "experiments": ", ".join(shown),
@@ -115,7 +120,7 @@ def _report(setup: Setup, chosen: Sequence[str], results: Results, outcome: Outc
         "added to the paper's algorithms": ", ".join(contender.label for contender in setup.added) or "none",
     }
     introduction: list[str | Sequence[Part]] = [*_introduction(setup, shown)]
-    if outcome.interrupted:
+    if runner.interrupted:
         introduction.append("It was interrupted: not all runs are here. The same command resumes.")
     return Report("The paper, reproduced", _finding(sections), introduction, sections, settings, environments)
 
@@ -132,11 +137,11 @@ def _finding(sections: Sequence[Section]) -> str:
     return " ".join([f"{count}{unseen}.", *(section.finding for section in sections if section.finding)])
 
 
-def _section(experiment: Experiment, setup: Setup, results: Results, outcome: Outcome) -> Section:
+def _section(experiment: Experiment, setup: Setup, runner: Runner) -> Section:
     runs = experiment.runs(setup)
-    notes = {outcome.missing[run.case.matrix.name] for run in runs if run.case.matrix.name in outcome.missing}
-    notes |= {f"{run.contender.label} failed: {outcome.failed[run.key]}" for run in runs if run.key in outcome.failed}
-    section = experiment.section(setup, results)
+    notes = {runner.missing[run.case.matrix.name] for run in runs if run.case.matrix.name in runner.missing}
+    notes |= {f"{run.contender.label} failed: {runner.failed[run.key]}" for run in runs if run.key in runner.failed}
+    section = experiment.section(setup, runner.results)
     blocks = [*section.blocks, *(Paragraph(note) for note in sorted(notes))]
     return Section(section.name, section.title, blocks, section.claims, section.finding)
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from relunmd.comparison.contenders import Contender
 from relunmd.comparison.report import Cell, Claim, Paragraph, Strong, Table
-from relunmd.comparison.result_file import Results, mean
+from relunmd.comparison.result_file import Results
 from relunmd.comparison.run_plan import Case, Run
 from relunmd.loop.driver import Limits
-from reproduction.experiment import PAPERS, Setup, synthetic
+from reproduction.experiment import PAPERS, Setup, mean, synthetic
 from reproduction.paper import Counts
 
 __all__ = ["TOLERANCE", "CountTable", "Line", "faster"]

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.comparison import pictures
+from relunmd.comparison.comparison_result import error_at
 from relunmd.comparison.contenders import TSVD, Contender
 from relunmd.comparison.report import Block, Drawing, Paragraph, Table
-from relunmd.comparison.result_file import Results, error_at, mean, milliseconds, seconds_each
+from relunmd.comparison.result_file import Results
 from relunmd.comparison.run_plan import Case, Matrix, Run
 from relunmd.loop.driver import Limits
 from relunmd.plot.chart import Axis, Chart, Line, Series
-from reproduction.experiment import SIX, Setup, all_of
+from reproduction.experiment import SIX, Setup, all_of, mean, milliseconds, seconds_each
 
 __all__ = ["Curves", "Drawn"]
 

@@ -1,8 +1,13 @@
 """What an experiment of the paper is, and what all of them share: choices of the user, matrices and algorithms."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from relunmd import datasets
 from relunmd.algorithm import ALGORITHMS, ANaive
@@ -20,10 +25,16 @@ __all__ = [
     "Setup",
     "added",
     "all_of",
+    "factors",
+    "mean",
+    "milliseconds",
     "mnist",
     "not_seen",
+    "seconds_each",
     "synthetic",
 ]
+
+Array = NDArray[Any]
 
 SIX: tuple[Contender, ...] = tuple(built_in(name) for name in ("3b", "a-nmd", "a-em", "em", "a-naive", "naive"))
 """The paper's six algorithms with the settings of its text."""
@@ -86,6 +97,27 @@ class Experiment:
 def added() -> list[Contender]:
     """Return the contenders that the paper does not have: the library's other algorithms and registered methods."""
     return [*(built_in(name) for name in ALGORITHMS if name not in PAPER), *registered()]
+
+
+def mean(values: Sequence[float]) -> float:
+    """Return the mean, or NaN if there are no values."""
+    return sum(values) / len(values) if values else math.nan
+
+
+def seconds_each(record: Record) -> float:
+    """Return the seconds per iteration, or NaN if no iteration was finished."""
+    return float(record["time"] / record["n_iter"]) if record["n_iter"] else math.nan
+
+
+def milliseconds(seconds: float, digits: int = 0) -> str:
+    """Return seconds as milliseconds, or a dash for NaN."""
+    return "–" if math.isnan(seconds) else f"{1000 * seconds:.{digits}f}"
+
+
+def factors(results: Results, run: Run) -> tuple[Array, Array]:
+    """Return the best W and H of a run that keeps them."""
+    with np.load(results.folder / "factors" / run.file_name, allow_pickle=False) as arrays:
+        return arrays["W"], arrays["H"]
 
 
 def all_of(results: Results, runs: Sequence[Run]) -> list[Record]:

@@ -3,11 +3,11 @@
 from relunmd.comparison import pictures
 from relunmd.comparison.contenders import TSVD, Contender
 from relunmd.comparison.report import Block, Claim, Drawing, Paragraph, Section, Table
-from relunmd.comparison.result_file import Record, Results, milliseconds, seconds_each
+from relunmd.comparison.result_file import Record, Results
 from relunmd.comparison.run_plan import Case, Matrix, Run
 from relunmd.loop.driver import Limits
 from relunmd.plot.curves import error_by_rank_chart
-from reproduction.experiment import PAPERS, Experiment, Setup, mnist, not_seen
+from reproduction.experiment import PAPERS, Experiment, Setup, milliseconds, mnist, not_seen, seconds_each
 from reproduction.paper import FIGURE2
 
 __all__ = ["FIGURE_2"]

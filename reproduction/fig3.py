@@ -12,7 +12,7 @@ from relunmd.loop.driver import Limits
 from relunmd.plot.chart import Line
 from relunmd.plot.curves import error_by_rank_chart
 from reproduction.basis import FacesBasis
-from reproduction.experiment import SIX, Experiment, Setup, not_seen
+from reproduction.experiment import SIX, Experiment, Setup, factors, not_seen
 from reproduction.paper import ZEROS_OF_BASIS
 
 __all__ = ["FIGURE_3", "run_of"]
@@ -62,7 +62,7 @@ def _section(setup: Setup, results: Results) -> Section:
             for rank in ranks(setup):
                 run = run_of(setup, rank, contender)
                 if results.has(run):
-                    W, H = results.factors(run)
+                    W, H = factors(results, run)
                     on_faces.setdefault(contender.label, {})[rank] = basis.error_on_faces(np.maximum(0, W @ H))
         U = basis.load()
         zeros, original = float((U == 0).mean()), basis.error_on_faces(U)

@@ -14,7 +14,7 @@ from relunmd.errors import DatasetError
 from relunmd.plot import image_sheets, style
 from reproduction import fig3
 from reproduction.basis import FacesBasis
-from reproduction.experiment import PAPERS, Experiment, Setup, not_seen
+from reproduction.experiment import PAPERS, Experiment, Setup, factors, not_seen
 
 __all__ = ["FIGURE_4", "mosaic", "smear"]
 
@@ -52,7 +52,7 @@ def _section(setup: Setup, results: Results) -> Section:
         return Section("fig4", title, [Paragraph(str(reason))], not_seen(APART))
     found = {}
     for run in runs:
-        W, H = results.factors(run)
+        W, H = factors(results, run)
         found[run.contender.label] = np.maximum(0, W @ H)
     smears = {label: smear(U, approximation) for label, approximation in found.items()}
     sentence = (

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from relunmd.comparison.contenders import Contender
 from relunmd.comparison.report import Cell, Claim, Paragraph, Section, Strong, Table
-from relunmd.comparison.result_file import Results, mean
+from relunmd.comparison.result_file import Results
 from relunmd.comparison.run_plan import Case, Run
 from relunmd.loop.driver import Limits
-from reproduction.experiment import Experiment, Setup, all_of, synthetic
+from reproduction.experiment import Experiment, Setup, all_of, mean, synthetic
 from reproduction.paper import TABLE1
 
 __all__ = ["TABLE_1"]

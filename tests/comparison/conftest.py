@@ -9,7 +9,7 @@ from rich.console import Console
 from relunmd.comparison.comparison_display import ComparisonDisplay
 from relunmd.comparison.contenders import Contender
 from relunmd.comparison.run_plan import Case, Matrix, Run
-from relunmd.comparison.runner import Outcome, run_missing
+from relunmd.comparison.runner import Runner
 from relunmd.loop.driver import Limits
 from tests.conftest import synthetic
 
@@ -35,10 +35,10 @@ def run_of(matrix=None, contender=None, seed=0, max_iter=5, **options):
 
 
 def make(runs, results, display):
-    """Make the runs, and return what could not be run."""
-    outcome = Outcome()
-    run_missing(runs, results, display, outcome)
-    return outcome
+    """Make the runs, and return the runner."""
+    runner = Runner(results, display)
+    runner.make(runs)
+    return runner
 
 
 def silent():

@@ -103,7 +103,9 @@ def test_factors(tmp_path, display):
     run = run_of(keep_factors=True)
     results = Results(tmp_path)
     make([run], results, display)
-    assert relative_error(synthetic(30, 20, 3), *results.factors(run)) == pytest.approx(results.get(run)["error"])
+    with np.load(tmp_path / results.factors_file(run)) as kept:
+        error = relative_error(synthetic(30, 20, 3), kept["W"], kept["H"])
+    assert error == pytest.approx(results.get(run)["error"])
     again = Results(tmp_path)
     assert again.has(run)
     next((tmp_path / "factors").iterdir()).unlink()

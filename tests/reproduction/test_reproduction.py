@@ -17,8 +17,8 @@ import reproduction
 from relunmd import comparison, datasets
 from relunmd.algorithm import ALGORITHMS
 from relunmd.comparison.comparison_display import ComparisonDisplay
+from relunmd.comparison.comparison_result import error_at
 from relunmd.comparison.report import Strong, Table
-from relunmd.comparison.result_file import error_at
 from relunmd.comparison.run_plan import Matrix
 from relunmd.errors import DatasetError, InputError, MissingDependencyError
 from relunmd.plot import style
@@ -213,9 +213,7 @@ def test_a_comparison_and_a_reproduction_do_not_mix(tmp_path):
         relunmd.compare(datasets.digits()[:50], 2, out, algorithms=["qn"], max_iter=2, display=quiet())
 
     compare()
-    with pytest.raises(
-        InputError, match=r"a folder for the paper's experiments; .*out has the report of a comparison"
-    ):
+    with pytest.raises(InputError, match=r"a folder for the paper's experiments; .*out has the report of a comparison"):
         reproduction.reproduce(["table1"], out, quick=True, display=quiet())
     (out / "comparison.json").unlink()
     with pytest.raises(InputError, match=r"a folder for a comparison; .*out has the report of the paper's"):

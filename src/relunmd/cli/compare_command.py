@@ -156,7 +156,12 @@ def compare(
         click.get_current_context().exit(1)
 
 
-@click.command(hidden=True, add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.command(
+    hidden=True,
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True},
+    epilog="See reproduction/README.md in the repository.",
+)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def reproduce(arguments: tuple[str, ...]) -> None:
     """Print how to reproduce the paper's tables and figures."""

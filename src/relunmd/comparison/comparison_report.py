@@ -1,28 +1,16 @@
 """The report of a comparison: its finding in words, charts, tables and pictures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.comparison import pictures
-from relunmd.comparison.comparison_result import Comparison, ratio, settling_time
+from relunmd.comparison.comparison_result import Comparison, settling_time
 from relunmd.comparison.contenders import NMF, TSVD
-from relunmd.comparison.report import (
-    Block,
-    Cell,
-    Drawing,
-    Link,
-    Paragraph,
-    Part,
-    Picture,
-    Report,
-    Section,
-    Strong,
-    Table,
-)
-from relunmd.comparison.result_file import mean, milliseconds, seconds_each
+from relunmd.comparison.report import Block, Cell, Link, Paragraph, Part, Picture, Report, Section, Strong, Table
 from relunmd.engine.matrix import Source
 from relunmd.plot import image_sheets, style
 from relunmd.plot.chart import Line
@@ -50,6 +38,8 @@ def comparison_report(
     environments: Sequence[Mapping[str, Any]],
 ) -> Report:
     """Return the report, and write its pictures to the comparison's folder."""
+    for path in (path for pattern in _PICTURES for path in found.folder.glob(pattern)):
+        path.unlink()  # Of an earlier report, which may have had other ranks.
     introduction: list[Part] = [
         "relunmd approximates a sparse nonnegative matrix by X ≈ max(0, WH) (",
         Link("Seraghiti et al. 2023", "https://arxiv.org/abs/2305.08687"),
@@ -62,7 +52,6 @@ def comparison_report(
     with_factors = next((rank for rank in reversed(found.ranks) if found.factors(rank)), None)
     if with_factors is not None:
         sections += _of_factors(found, with_factors, X, column_names)
-    _remove_stale(found, sections)
     names = Table(["name", "meaning"], [[label, summary] for label, summary in summaries.items()], "names")
     sections.append(Section("names", "Names", [names]))
     title = f"{found.name}: algorithms compared"
@@ -71,34 +60,32 @@ def comparison_report(
 
 def finding(found: Comparison) -> str:
     """Return the result of a comparison in a few sentences."""
-    errors, unfinished = found.errors(), {rank for rank, _ in found.to_come}
+    unfinished = {rank for rank, _ in found.to_come}
     ranks = [rank for rank in found.ranks if found.ranking(rank)]
     if not ranks:
         return _NO_ITERATION
     finished = [rank for rank in ranks if rank not in unfinished]
     *others, top = finished or ranks
-    first = _first(found, top)
+    errors, first = _errors(found, top), _first(found, top)
     sentences = [("" if finished else "Of what has been run so far: ") + _best_at(found, top)]
-    algorithms = [label for label in found.ranking(top) if label not in _BASELINES]
+    algorithms = [label for label in errors if label not in _BASELINES]
     if algorithms and all(label in _BASELINES for label in first):
-        sentences.append(f"The best of the algorithms is {algorithms[0]}, {errors[algorithms[0]][top]:.4g}.")
+        sentences.append(f"The best of the algorithms is {algorithms[0]}, {errors[algorithms[0]]:.4g}.")
     winners = {rank: _first(found, rank) for rank in others}
     if others and all(names == first for names in winners.values()):
-        subject = _verb(first, "It is", "They are")
+        subject = "It is" if len(first) == 1 else "They are"
         sentences.append(f"{subject} first at rank{'s' * (len(others) > 1)} {_listed(map(str, others))} too.")
     else:
-        sentences += [f"At rank {r} {_named(names)} {_verb(names, 'is', 'are')} first." for r, names in winners.items()]
+        sentences += [f"At rank {rank} {_named(names, 'is', 'are')} first." for rank, names in winners.items()]
     return " ".join(sentences)
 
 
 def _best_at(found: Comparison, rank: int) -> str:
     """Return which algorithm is best at a rank, by how much, and how it compares with the next."""
-    order, first = found.ranking(rank), _first(found, rank)
-    errors = {label: found.errors()[label][rank] for label in order}
-    best = errors[order[0]]
+    errors, first = _errors(found, rank), _first(found, rank)
+    best = errors[first[0]]
     if best < _EXACT:
-        return f"At rank {rank} {_named(first)} {_verb(first, 'is', 'are')} exact."
-    text = f"At rank {rank} {_named(first)} {_verb(first, 'has', 'have')} the smallest error, {best:.4g}"
+        return f"At rank {rank} {_named(first, 'is', 'are')} exact."
     gains = [
         f"{errors[label] / best:.3g} times smaller than {name}'s {errors[label]:.4g}"
         if best < 0.05 * errors[label]
@@ -106,44 +93,37 @@ def _best_at(found: Comparison, rank: int) -> str:
         for label, name in _BASELINES.items()
         if label in errors and label not in first
     ]
+    text = f"At rank {rank} {_named(first, 'has', 'have')} the smallest error, {best:.4g}"
     text += f": {' and '.join(gains)}." if gains else "."
-    if len(first) == 1 < len(order) and not {order[0], order[1]} & _BASELINES.keys():
-        second = f"{order[1]}, {errors[order[1]]:.4g}"
-        seconds = _time_to(found, rank, order[0], errors[order[1]]) or 0.0
-        text += (
-            f" It reaches the error of the next ({second}) after {seconds:.3g} s."
-            if seconds
-            else f" The next is {second}."
-        )
-    return text
+    winner, second = [*errors, "", ""][:2]
+    if len(first) > 1 or not second or {winner, second} & _BASELINES.keys():
+        return text
+    curves = [zip(run["curve"]["time"], run["curve"]["error"], strict=True) for run in found.of(rank, winner)]
+    times = [next((time for time, error in curve if error <= errors[second]), 0.0) for curve in curves]
+    after = f"It reaches the error of the next ({second}, {errors[second]:.4g}) after {fmean(times):.3g} s."
+    return f"{text} {after if all(times) else f'The next is {second}, {errors[second]:.4g}.'}"
+
+
+def _errors(found: Comparison, rank: int) -> dict[str, float]:
+    """Return the errors at a rank, best first."""
+    return {label: found.errors()[label][rank] for label in found.ranking(rank)}
 
 
 def _first(found: Comparison, rank: int) -> list[str]:
     """Return the best algorithms at a rank: those whose errors agree in the digits that are shown."""
-    errors = {label: found.errors()[label][rank] for label in found.ranking(rank)}
-    best = min(errors.values())
+    errors = _errors(found, rank)
+    best = min(errors.values(), default=0.0)
     return [label for label, e in errors.items() if f"{e:.4g}" == f"{best:.4g}" or max(e, best) < _EXACT]
 
 
-def _verb(labels: Sequence[str], one: str, several: str) -> str:
-    return one if len(labels) == 1 else several
+def _named(labels: Sequence[str], one: str, several: str) -> str:
+    """Return labels as the subject of a sentence, with its verb."""
+    return f"{_listed(_BASELINES.get(label, label) for label in labels)} {one if len(labels) == 1 else several}"
 
 
-def _named(labels: Sequence[str]) -> str:
-    return _listed(_BASELINES.get(label, label) for label in labels)
-
-
-def _listed(words: Any) -> str:
+def _listed(words: Iterable[str]) -> str:
     *some, last = words
-    return f"{', '.join(some)} and {last}" if some else str(last)
-
-
-def _time_to(found: Comparison, rank: int, label: str, error: float) -> float | None:
-    """Return the seconds until an algorithm had an error, the mean over the seeds; None if a run did not reach it."""
-    curves = [run["curve"] for run in found.of(rank, label)]
-    times = [next((t for t, e in zip(c["time"], c["error"], strict=True) if e <= error), None) for c in curves]
-    reached = [t for t in times if t is not None]
-    return mean(reached) or None if len(reached) == len(times) else None
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 def _by_rank(found: Comparison) -> Section:
@@ -155,16 +135,14 @@ def _by_rank(found: Comparison) -> Section:
 
 
 def _over_time(found: Comparison) -> Section:
-    errors = found.errors()
     blocks: list[Block] = []
     for rank in found.ranks:
-        curves, base = found.curves(rank), errors.get(TSVD.label, {}).get(rank)
+        curves, errors = found.curves(rank), _errors(found, rank)
         if curves:
-            lines = () if base is None else (Line("TSVD", base),)
+            lines = (Line("TSVD", errors[TSVD.label]),) if TSVD.label in errors else ()
             chart = convergence_chart(curves, f"Error over time at rank {rank}: {found.name}", lines=lines)
-            order = ", ".join(f"{label} {errors[label][rank]:.4g}" for label in found.ranking(rank))
-            path = found.folder / f"convergence_{rank}.png"
-            blocks.append(pictures.drawing([chart], path, f"At the end, best first: {order}."))
+            alt = f"At the end, best first: {', '.join(f'{label} {error:.4g}' for label, error in errors.items())}."
+            blocks.append(pictures.drawing([chart], found.folder / f"convergence_{rank}.png", alt))
     text = (
         "The smallest error of an iteration up to each time, beginning with the common initial factors, whose "
         f"computation is not timed{'; means over the seeds' * _several_seeds(found)}. NMF has its own initialization, "
@@ -173,49 +151,35 @@ def _over_time(found: Comparison) -> Section:
     return Section("error over time", "Error over time", [Paragraph(text if blocks else _NO_ITERATION), *blocks])
 
 
-def _remove_stale(found: Comparison, sections: Sequence[Section]) -> None:
-    """Remove pictures of an earlier report that this one does not show."""
-    blocks = [block for section in sections for block in section.blocks]
-    shown = [block.picture if isinstance(block, Drawing) else block for block in blocks]
-    files = {picture.file for picture in shown if isinstance(picture, Picture)}
-    for path in (path for pattern in _PICTURES for path in found.folder.glob(pattern)):
-        if path.name not in files:
-            path.unlink()
-
-
 def _all_runs(found: Comparison) -> Section:
     several = _several_seeds(found)
-    columns = ["rank", "algorithm", "error", *(["range over the seeds"] if several else []), "to TSVD's", "iterations"]
-    columns += ["ms each", "s to 1 %"]
-    errors = found.errors()
+    columns = ["rank", "algorithm", "error", "range over the seeds", "to TSVD's", "iterations", "ms each", "s to 1 %"]
     rows: list[list[Cell]] = []
     for rank in found.ranks:
-        base = errors.get(TSVD.label, {}).get(rank)
-        first = _first(found, rank) if found.ranking(rank) else []
-        for label in found.ranking(rank):
-            runs, error, iterates = found.of(rank, label), errors[label][rank], label != TSVD.label
-            share = ratio(error, base) if iterates and max(error, base or 0) >= _EXACT else None
-            settled = [time for run in runs if (time := settling_time(run)) is not None]
-            spread = [run["error"] for run in runs]
-            rows.append(
-                [
-                    str(rank),
-                    label,
-                    Strong(f"{error:.6g}") if label in first else f"{error:.6g}",
-                    *([f"{min(spread):.4g}–{max(spread):.4g}"] if several else []),
-                    "–" if share is None else _signed(share - 1),
-                    f"{mean([run['n_iter'] for run in runs]):.0f}" if iterates else "–",
-                    milliseconds(mean([seconds_each(run) for run in runs]), 2) if iterates else "–",
-                    f"{mean(settled):.3g}" if settled else "–",
-                ]
-            )
-        idle = [label for label in found.labels if rank not in errors.get(label, {})]
-        rows += [[str(rank), label, *(["–"] * (len(columns) - 2))] for label in idle]
+        errors, first = _errors(found, rank), _first(found, rank)
+        rows += [_row(found, rank, label, errors, label in first) for label in errors]
+        rows += [[str(rank), label, *("–" * 6)] for label in found.labels if label not in errors]
+    if not several:
+        columns, rows = [*columns[:3], *columns[4:]], [[*row[:3], *row[4:]] for row in rows]
     note = (
         "“To TSVD's” is the difference from the error of the truncated SVD at the same rank; “s to 1 %” is the time in "
         f"seconds until the error was within 1 % of the smallest of the run{' (means over the seeds)' * several}."
     )
     return Section("table", "All results", [Table(columns, rows, "errors and times"), Paragraph(note)])
+
+
+def _row(found: Comparison, rank: int, label: str, errors: Mapping[str, float], first: bool) -> list[Cell]:
+    runs, error, base = found.of(rank, label), errors[label], errors.get(TSVD.label, 0.0)
+    spread = [run["error"] for run in runs]
+    settled = [time for run in runs if (time := settling_time(run)) is not None]
+    shown: Cell = Strong(f"{error:.6g}") if first else f"{error:.6g}"
+    row = [str(rank), label, shown, f"{min(spread):.4g}–{max(spread):.4g}", "–", "–", "–", "–"]
+    if label != TSVD.label:
+        row[4] = _signed(error / base - 1) if base and max(error, base) >= _EXACT else "–"
+        row[5] = f"{fmean(run['n_iter'] for run in runs):.0f}"
+        row[6] = f"{1000 * fmean(run['time'] / run['n_iter'] for run in runs):.2f}"
+    row[7] = f"{fmean(settled):.3g}" if settled else "–"
+    return row
 
 
 def _several_seeds(found: Comparison) -> bool:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,14 @@ from numpy.typing import NDArray
 
 from relunmd.comparison.contenders import NMF, TSVD
 from relunmd.comparison.report import write_csv
-from relunmd.comparison.result_file import error_at, mean
 from relunmd.errors import FileError
 from relunmd.io.archive import versions
 from relunmd.io.atomic import write_beside
 from relunmd.plot.chart import Series, number
 
-__all__ = ["Comparison", "ratio", "settling_time"]
+__all__ = ["Comparison", "error_at", "settling_time"]
 
 Array = NDArray[Any]
-_FIELDS = ("ranks", "labels", "runs", "settings", "notes", "to_come", "image_shape")
 
 
 @dataclass(frozen=True)
@@ -97,13 +96,12 @@ class Comparison:
         dict
             ``{label: {rank: error}}``, means over the seeds.
         """
-        found = {}
+        found: dict[str, dict[int, float]] = {}
         for label in self.labels:
-            runs = {rank: [run["error"] for run in self.of(rank, label)] for rank in self.ranks}
-            found[label] = {rank: mean(errors) for rank, errors in runs.items() if errors}
-        shown = [label for label, by_rank in found.items() if by_rank]
-        order = sorted(shown, key=lambda label: (-max(found[label]), found[label][max(found[label])]))
-        return {label: found[label] for label in order}
+            for rank in self.ranks:
+                if runs := self.of(rank, label):
+                    found.setdefault(label, {})[rank] = fmean(run["error"] for run in runs)
+        return dict(sorted(found.items(), key=lambda item: (-max(item[1]), item[1][max(item[1])])))
 
     def ranking(self, rank: int) -> list[str]:
         """Return the algorithms and baselines that have an error at a rank, best first.
@@ -118,7 +116,7 @@ class Comparison:
         list of str
         """
         errors = {label: by_rank[rank] for label, by_rank in self.errors().items() if rank in by_rank}
-        return sorted(errors, key=lambda label: errors[label])
+        return sorted(errors, key=errors.__getitem__)
 
     def curves(self, rank: int) -> list[Series]:
         """Return the smallest error up to each time, from the initial error on, best algorithm first.
@@ -166,26 +164,17 @@ class Comparison:
             "error / TSVD's" is the ratio to the error of the truncated SVD at that rank; "seconds to 1 %" is the time
             until the error was within 1 % of the smallest of the run.
         """
-        base = self.errors().get(TSVD.label, {})
-        rows = []
+        base, rows = self.errors().get(TSVD.label, {}), []
         for run in self.runs:
             error = run["error"] if run["n_iter"] else None
-            common = run["algorithm"] not in (TSVD.label, NMF.label)  # The baselines do not use the initial factors.
-            rows.append(
-                {
-                    "rank": run["rank"],
-                    "algorithm": run["algorithm"],
-                    "seed": run["seed"],
-                    "error": error,
-                    "error / TSVD's": ratio(error, base.get(run["rank"])),
-                    "iterations": run["n_iter"],
-                    "seconds": run["time"],
-                    "seconds to 1 %": settling_time(run),
-                    "initial error": run["start_error"] if common else None,
-                    "seconds of the initialization": run["start_time"] if common else None,
-                    "status": run["status"],
-                }
-            )
+            tsvd = base.get(run["rank"])
+            row = {name: run[name] for name in ("rank", "algorithm", "seed")}
+            row |= {"error": error, "error / TSVD's": error / tsvd if error is not None and tsvd else None}
+            row |= {"iterations": run["n_iter"], "seconds": run["time"], "seconds to 1 %": settling_time(run)}
+            initialized = run["algorithm"] not in (TSVD.label, NMF.label)  # The baselines ignore the initial factors.
+            row["initial error"] = run["start_error"] if initialized else None
+            row["seconds of the initialization"] = run["start_time"] if initialized else None
+            rows.append(row | {"status": run["status"]})
         return rows
 
     @classmethod
@@ -224,16 +213,16 @@ class Comparison:
                     raise ValueError(f"{run['factors']!r} is not one of its files")
             (m, n), sides = facts["shape"], facts["image_shape"]
             return cls(
-                str(facts["matrix"]),
-                (int(m), int(n)),
-                tuple(map(int, facts["ranks"])),
-                tuple(map(str, facts["labels"])),
-                runs,
-                dict(facts["settings"]),
-                list(facts["notes"]),
-                [(int(rank), str(label)) for rank, label in facts["to_come"]],
-                None if sides is None else (int(sides[0]), int(sides[1])),
-                Path(folder),
+                name=str(facts["name"]),
+                shape=(int(m), int(n)),
+                ranks=tuple(map(int, facts["ranks"])),
+                labels=tuple(map(str, facts["labels"])),
+                runs=runs,
+                settings=dict(facts["settings"]),
+                notes=list(facts["notes"]),
+                to_come=[(int(rank), str(label)) for rank, label in facts["to_come"]],
+                image_shape=None if sides is None else (int(sides[0]), int(sides[1])),
+                folder=Path(folder),
             )
         except (OSError, ValueError, KeyError, TypeError, IndexError) as reason:
             raise FileError(
@@ -250,22 +239,22 @@ class Comparison:
             for row in self.table()
         ]
         write_csv(self.folder / "comparison.csv", list(rows[0]) if rows else [], [list(row.values()) for row in rows])
-        facts = {"matrix": self.name, "shape": self.shape, "versions": versions()}
-        facts |= {name: getattr(self, name) for name in _FIELDS}
+        facts = {name: value for name, value in vars(self).items() if name != "folder"} | {"versions": versions()}
         text = json.dumps(facts, ensure_ascii=False, allow_nan=False, indent=1)
         write_beside(self.folder / "comparison.json", lambda out: out.write(text.encode("utf-8", "replace")))
 
 
-def ratio(error: float | None, base: float | None) -> float | None:
-    """Return error / base, or None if one is missing or base is 0."""
-    return error / base if error is not None and base else None
-
-
 def settling_time(run: Mapping[str, Any]) -> float | None:
     """Return the seconds until a run was within 1 % of its smallest error, or None."""
-    curve = run["curve"]
-    times = (t for t, e in zip(curve["time"][1:], curve["error"][1:], strict=True) if e <= 1.01 * run["error"])
-    return next(times, None)
+    points = zip(run["curve"]["time"][1:], run["curve"]["error"][1:], strict=True)
+    return next((time for time, error in points if error <= 1.01 * run["error"]), None)
+
+
+def error_at(run: Mapping[str, Any], times: Array) -> Array:
+    """Return the smallest error of an iteration finished by each time; before the first, the initial error."""
+    errors = np.array(run["curve"]["error"])
+    errors[1:] = np.minimum.accumulate(errors[1:])  # A method may increase it for a while, as qn does.
+    return np.asarray(errors[np.searchsorted(run["curve"]["time"], times, side="right") - 1])
 
 
 def _curve(label: str, runs: Sequence[Mapping[str, Any]]) -> Series:
@@ -275,6 +264,6 @@ def _curve(label: str, runs: Sequence[Mapping[str, Any]]) -> Series:
         times = np.concatenate([[0.0], np.geomspace(first, last, 200) if last > first else [last]])
     errors = np.mean([error_at(run, times) for run in runs], axis=0)
     if label == NMF.label:  # It does not begin with the common initial factors, and its first sweeps are far above.
-        highest = 1.2 * max(errors[-1], mean([run["start_error"] for run in runs]))
+        highest = 1.2 * max(errors[-1], fmean(run["start_error"] for run in runs))
         errors[(times < first) | (errors > highest)] = np.nan
     return Series.of(label, times, errors)

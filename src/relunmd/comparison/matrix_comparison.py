@@ -19,7 +19,7 @@ from relunmd.comparison.image_detection import guess_image_shape
 from relunmd.comparison.report import Report
 from relunmd.comparison.result_file import Results, check_folder
 from relunmd.comparison.run_plan import Case, Matrix, Run
-from relunmd.comparison.runner import Outcome, make_report
+from relunmd.comparison.runner import Runner
 from relunmd.engine.distributed import refuse_distributed
 from relunmd.engine.executor import ThreadExecutor, usable_cores
 from relunmd.engine.matrix import Source
@@ -35,8 +35,8 @@ from relunmd.validation import check_limits, check_matrix, make_problem
 __all__ = ["compare"]
 
 BASELINES = (TSVD, NMF)
-_MOST_KEPT, _MOST_KEPT_IN_ALL = 1 << 26, 1 << 29
-"""Bytes of W and H up to which they are kept for the pictures, of one run and of all."""
+_MOST_KEPT = 1 << 26
+"""Bytes of W and H up to which they are kept for the pictures."""
 
 
 def compare(
@@ -129,29 +129,32 @@ def compare(
     limits = check_limits(None, 0, max_iter, None if max_time == np.inf else max_time, endless=True)
     if limits.max_time is None and limits.max_iter is None:
         raise InputError("max_time or max_iter must be given; without a limit the runs would not end.")
-    chosen_ranks, contenders = _check_ranks(ranks, source.shape), _contenders(algorithms)
+    chosen_ranks, contenders = _check_ranks(ranks, source.shape), _check_algorithms(algorithms)
     if init not in INITS:
         raise InputError(f"init must be one of {', '.join(INITS)}; got {init!r}.")
     if column_names is not None and len(column_names) != n:
         raise InputError(f"column_names must be {n} names, one per column of X; got {len(column_names)}.")
-    pixels: Any = check_image_shape(image_shape, n) if image_shape not in ("auto", None) else None
-    starts, seed = _check_integer("starts", starts, 1), _check_integer("seed", seed, 0)
-    folder = check_folder(output, "a comparison", "the paper's experiments")
+    guess = image_shape == "auto"
+    pixels: Any = None if guess or image_shape is None else check_image_shape(image_shape, n)
+    seeds = range(_check_integer("seed", seed, 0), seed + _check_integer("starts", starts, 1))
+    results_folder = check_folder(output, "a comparison", "the paper's experiments")
     mark, nonzeros = _scan(source)
-    if image_shape == "auto":
-        pixels = guess_image_shape(source)
-    plan = _Plan(Matrix(str(name), source.shape, lambda: X, mark), chosen_ranks, contenders, limits, starts, init, seed)
-    settings = plan.settings(nonzeros, pixels, guessed=image_shape == "auto")
-    results, runs = Results(folder), plan.runs()
+    pixels = guess_image_shape(source) if guess else pixels
+    matrix = Matrix(str(name), source.shape, lambda: X, mark)
+    plan = _Plan(matrix, chosen_ranks, contenders, limits, seeds, init, pixels)
+    shown = display or ComparisonDisplay()
+    runs, runner = plan.runs(), Runner(Results(results_folder), shown)
     found: list[Comparison] = []
 
-    def report(outcome: Outcome) -> Report:
-        found.append(plan.comparison(results, outcome, settings, pixels))
+    def report() -> Report:
+        found.append(plan.comparison(runner, plan.settings(nonzeros, guess)))
         found[0].write()
         names = None if column_names is None else list(map(str, column_names))
-        return comparison_report(found[0], source, names, plan.summaries(), results.environments(runs))
+        return comparison_report(found[0], source, names, plan.summaries(), runner.results.environments(runs))
 
-    make_report(runs, results, display, report)
+    page = runner.make_report(runs, report)
+    if display is None:
+        shown.print(f"Report: {page}")
     return found[0]
 
 
@@ -163,35 +166,39 @@ class _Plan:
     ranks: tuple[int, ...]
     contenders: tuple[Contender, ...]
     limits: Limits
-    starts: int
+    seeds: range
     init: str
-    seed: int
+    pixels: tuple[int, int] | None
+
+    @property
+    def everyone(self) -> tuple[Contender, ...]:
+        return (*self.contenders, *BASELINES)
 
     def runs(self) -> list[Run]:
         """Return the runs by rank and seed, so that initial factors are computed once; the baselines once per rank."""
         return [
-            self._run(rank, start, contender)
+            self._run(rank, seed, contender)
             for rank in self.ranks
-            for start in range(self.starts)
-            for contender in (*self.contenders, *(BASELINES if start == 0 else ()))
+            for seed in self.seeds
+            for contender in (self.everyone if seed == self.seeds[0] else self.contenders)
         ]
 
-    def _run(self, rank: int, start: int, contender: Contender) -> Run:
-        sizes = {r: 8 * r * sum(self.matrix.shape) for r in self.ranks}
-        keep = start == 0 and sizes[rank] <= _MOST_KEPT
-        if rank < self.ranks[-1]:  # The report shows those of the largest rank; others are kept if there is room.
-            keep = keep and len(self.contenders) * sum(sizes.values()) <= _MOST_KEPT_IN_ALL
+    def _run(self, rank: int, seed: int, contender: Contender) -> Run:
+        most = _MOST_KEPT if rank == self.ranks[-1] else _MOST_KEPT // 8  # The report shows the largest rank.
+        keep = seed == self.seeds[0] and 8 * rank * sum(self.matrix.shape) <= most
         # The SVD is one step, which may take longer than the time limit.
         limits = Limits(None, 0, 1, None) if contender is TSVD else self.limits
-        return Run(Case(self.matrix, rank, limits, self.init, self.seed + start, keep), contender)
+        return Run(Case(self.matrix, rank, limits, self.init, seed, keep), contender)
 
-    def settings(self, nonzeros: int, pixels: tuple[int, int] | None, guessed: bool) -> dict[str, str]:
+    def settings(self, nonzeros: int, guessed: bool) -> dict[str, str]:
         """Return the arguments as text."""
         m, n = self.matrix.shape
         limits = [f"{self.limits.max_time:g} s"] if self.limits.max_time is not None else []
         limits += [f"{self.limits.max_iter} iterations"] if self.limits.max_iter is not None else []
-        seeds = f"seed {self.seed}" if self.starts == 1 else f"seeds {self.seed} to {self.seed + self.starts - 1}"
-        rows = f"{pixels[0]} × {pixels[1]} pixels{', guessed from the data' * guessed}" if pixels else "not images"
+        seeds = f"seeds {self.seeds[0]} to {self.seeds[-1]}" if len(self.seeds) > 1 else f"seed {self.seeds[0]}"
+        rows = "not images"
+        if self.pixels is not None:
+            rows = f"{self.pixels[0]} × {self.pixels[1]} pixels{', guessed from the data' * guessed}"
         return {
             "matrix": self.matrix.name,
             "shape": f"{m} × {n}",
@@ -207,47 +214,43 @@ class _Plan:
 
     def summaries(self) -> dict[str, str]:
         """Return what each label stands for."""
-        algorithms = {one.label: one.settings.get("algorithm") for one in (*self.contenders, *BASELINES)}
-        found = {
-            label: ALGORITHMS[name].summary if name in ALGORITHMS else "a registered method"
-            for label, name in algorithms.items()
-        }
+        known = {name: algorithm.summary for name, algorithm in ALGORITHMS.items()}
+        names = {contender.label: contender.settings.get("algorithm") for contender in self.everyone}
+        found = {label: known.get(str(name), "a registered method") for label, name in names.items()}
         return found | {NMF.label: "scikit-learn's nonnegative matrix factorization, X ≈ WH with W, H ≥ 0"}
 
-    def comparison(
-        self, results: Results, outcome: Outcome, settings: Mapping[str, str], pixels: tuple[int, int] | None
-    ) -> Comparison:
+    def comparison(self, runner: Runner, settings: Mapping[str, str]) -> Comparison:
         """Return the comparison object."""
         runs: list[dict[str, Any]] = []
-        to_come, planned = [], self.runs()
-        remarks: dict[str, dict[str, list[str]]] = {}
-        reason = outcome.missing.get(self.matrix.name, "").removeprefix(f"{self.matrix.name}: ")
-        if reason and not any(results.get(run) for run in planned):
-            raise InputError(reason)
+        remarks: dict[str, dict[str, set[int]]] = {}
+        name, results, to_come, planned = self.matrix.name, runner.results, [], self.runs()
         for run in planned:
             label, rank, record, remark = run.contender.label, run.case.rank, results.get(run), ""
             if record is not None:
-                kept = {key: record[key] for key in _KEPT} | {"factors": results.factors_file(run)}
-                runs.append({"algorithm": label, "rank": rank, "seed": run.case.seed} | kept)
+                facts = {"algorithm": label, "rank": rank, "seed": run.case.seed, "factors": results.factors_file(run)}
+                runs.append(facts | {key: record[key] for key in _KEPT})
                 remark = _remark(record)
-            elif run.key in outcome.failed:
-                remark = f"could not be run: {outcome.failed[run.key]}"
-            elif outcome.interrupted:
+            elif run.key in runner.failed:
+                remark = f"could not be run: {runner.failed[run.key]}"
+            elif runner.interrupted:
                 to_come.append((rank, label))
-            if remark and str(rank) not in (ranks := remarks.setdefault(remark, {}).setdefault(label, [])):
-                ranks.append(str(rank))
+            if remark:
+                remarks.setdefault(remark, {}).setdefault(label, set()).add(rank)
+        reason = runner.missing.get(name, "").removeprefix(f"{name}: ")
+        if reason and not runs:
+            raise InputError(reason)
         notes = []
         for remark, by_label in remarks.items():
-            subjects = [f"{label} at rank {' and '.join(ranks)}" for label, ranks in by_label.items()]
-            notes.append(f"{', '.join(subjects)} {remark}.")
+            where = [f"{label} at rank {' and '.join(map(str, sorted(ranks)))}" for label, ranks in by_label.items()]
+            notes.append(f"{', '.join(where)} {remark}.")
         notes += [f"The rest could not be run: {reason}"] if reason else []
         notes += [f"It was interrupted: {len(to_come)} of {len(planned)} runs are missing."] if to_come else []
         initial = {run["seed"]: run["start_error"] for run in runs if run["rank"] == self.ranks[-1]}
         if len(initial) > 1 and max(initial.values()) <= 1.001 * min(initial.values()):
             notes.append(f"The {self.init} initializations of different seeds are nearly the same; use random ones.")
-        labels = tuple(contender.label for contender in (*self.contenders, *BASELINES))
-        name, shape, folder = self.matrix.name, self.matrix.shape, results.folder
-        return Comparison(name, shape, self.ranks, labels, runs, settings, notes, to_come, pixels, folder)
+        labels = tuple(contender.label for contender in self.everyone)
+        shape, folder = self.matrix.shape, results.folder
+        return Comparison(name, shape, self.ranks, labels, runs, settings, notes, to_come, self.pixels, folder)
 
 
 _KEPT = ("error", "n_iter", "time", "start_error", "start_time", "status", "curve", "settings")
@@ -277,7 +280,7 @@ def _check_ranks(ranks: Any, shape: tuple[int, int]) -> tuple[int, ...]:
     return tuple(sorted({_check_integer("ranks", rank, 1, min(shape)) for rank in several}))
 
 
-def _contenders(algorithms: Any) -> tuple[Contender, ...]:
+def _check_algorithms(algorithms: Any) -> tuple[Contender, ...]:
     """Return the requested contenders without the baselines, which always take part."""
     known = {name: built_in(name) for name in ALGORITHMS if name != TSVD.settings["algorithm"]}
     known |= {contender.label: contender for contender in registered()}
@@ -298,17 +301,12 @@ def _contenders(algorithms: Any) -> tuple[Contender, ...]:
         label = contender.label
         if label in (TSVD.label, NMF.label):
             raise InputError(f"algorithms must not have the name of a baseline; got {label!r}.")
-        if label in found and found[label].settings != contender.settings:
-            raise InputError(
-                f"algorithms must have different labels; got two called {label!r}. Use comparison.built_in(algorithm, "
-                "label) for one of them."
-            )
-        found[label] = contender
+        if found.setdefault(label, contender).settings != contender.settings:
+            advice = "Use comparison.built_in(algorithm, label) for one of them."
+            raise InputError(f"algorithms must have different labels; got two called {label!r}. {advice}")
     if not found:
-        raise InputError(
-            f"algorithms must contain at least one besides the baselines TSVD and NMF, which always take part; got "
-            f"{algorithms!r}."
-        )
+        besides = "at least one besides the baselines TSVD and NMF, which always take part"
+        raise InputError(f"algorithms must contain {besides}; got {algorithms!r}.")
     return tuple(found.values())
 
 

@@ -6,17 +6,16 @@ Factors are in files of their own beside it.
 
 import json
 import logging
-import math
 import os
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from relunmd.comparison.run_plan import Run
@@ -26,10 +25,9 @@ from relunmd.errors import InputError, RelunmdError
 from relunmd.io.archive import versions
 from relunmd.io.atomic import write_beside
 
-__all__ = ["Record", "Results", "check_folder", "error_at", "mean", "milliseconds", "seconds_each"]
+__all__ = ["Record", "Results", "check_folder"]
 
 log = logging.getLogger("relunmd")
-Array = NDArray[Any]
 Record = dict[str, Any]
 
 _KEY = ("matrix", "rank", "init", "seed", "target_error", "max_iter", "max_time", "contender", "settings")
@@ -41,25 +39,17 @@ MOST_POINTS = 600
 
 
 def check_folder(output: str | Path, kind: str, other: str) -> Path:
-    """Return the output folder if it is new, empty, or has results of the same kind.
-
-    Parameters
-    ----------
-    output : path
-        The folder.
-    kind, other : {"a comparison", "the paper's experiments"}
-        What is to be written there, and what must not be there.
-    """
+    """Return the output folder if it is new, empty, or has results of this kind and not of the other."""
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"output must be a folder; {folder} is a file.")
-    files = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".")) if folder.is_dir() else []
+    files = sorted(path.name for path in folder.glob("[!.]*"))
     if files and Results.FILE not in files:
         raise InputError(
             f"output must be a new folder, an empty one, or one with results to resume from; {folder} has other files, "
             f"such as {files[0]}."
         )
-    if "report.html" in files and ("comparison.json" in files) != (kind == "a comparison"):
+    if "report.md" in files and ("comparison.json" in files) != (kind == "a comparison"):
         raise InputError(f"output must be a folder for {kind}; {folder} has the report of {other}. Use another folder.")
     return folder
 
@@ -98,11 +88,6 @@ class Results:
         name = f"factors/{run.file_name}"
         return name if (self.folder / name).exists() else None
 
-    def factors(self, run: Run) -> tuple[Array, Array]:
-        """Return the best W and H of a run that keeps them."""
-        with np.load(self.folder / "factors" / run.file_name, allow_pickle=False) as arrays:
-            return arrays["W"], arrays["H"]
-
     def add(self, run: Run, initial: InitialFactors, trajectory: Trajectory) -> Record:
         """Write a finished run, and return its record."""
         times, errors = trajectory.times, trajectory.errors
@@ -134,11 +119,8 @@ class Results:
 
     def environments(self, runs: Sequence[Run]) -> list[dict[str, Any]]:
         """Return the different machines and versions that the runs were made with."""
-        found: list[dict[str, Any]] = []
-        for record in filter(None, map(self.get, runs)):
-            if record["environment"] not in found:
-                found.append(record["environment"])
-        return found
+        found = [record["environment"] for record in map(self.get, runs) if record is not None]
+        return [one for place, one in enumerate(found) if one not in found[:place]]
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -215,29 +197,6 @@ def _environment() -> dict[str, Any]:
 
 def _processor() -> str:
     facts = Path("/proc/cpuinfo")
-    lines = facts.read_text(encoding="utf-8", errors="replace").splitlines() if facts.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or "unknown processor"
-
-
-def mean(values: Sequence[float]) -> float:
-    """Return the mean, or NaN if there are no values."""
-    return sum(values) / len(values) if values else math.nan
-
-
-def error_at(record: Mapping[str, Any], times: Array) -> Array:
-    """Return the smallest error of an iteration finished by each time; before the first, the initial error."""
-    errors = np.array(record["curve"]["error"])
-    errors[1:] = np.minimum.accumulate(errors[1:])  # A method may increase it for a while, as qn does.
-    places = np.searchsorted(np.array(record["curve"]["time"]), times, side="right") - 1
-    return np.asarray(errors[places])
-
-
-def seconds_each(record: Mapping[str, Any]) -> float:
-    """Return the seconds per iteration, or NaN if no iteration was finished."""
-    return float(record["time"] / record["n_iter"]) if record["n_iter"] else math.nan
-
-
-def milliseconds(seconds: float, digits: int = 0) -> str:
-    """Return seconds as milliseconds, or a dash for NaN."""
-    return "–" if math.isnan(seconds) else f"{1000 * seconds:.{digits}f}"
+    text = facts.read_text(encoding="utf-8", errors="replace") if facts.exists() else ""
+    model = re.search(r"^model name\s*:(.*)$", text, re.MULTILINE)
+    return model[1].strip() if model else platform.processor() or "unknown processor"

@@ -150,49 +150,41 @@ class Evaluator:
         Trajectory
         """
         run = Trajectory([0.0], [initial.error], best=(initial.W, initial.H) if keep_best else None)
-        if limits.max_iter == 0:
-            run.status = "No iteration was requested."
-            return run
-        X, best, best_errors = self._input(contender), np.inf, [initial.error]
-        with one_blas_thread, closing(_iterates(contender, X, initial)) as iterates:
+        run.status = "No iteration was requested." if limits.max_iter == 0 else ""
+        best, best_errors = np.inf, [initial.error]
+        with one_blas_thread, closing(_iterates(contender, self._input(contender), initial)) as iterates:
             while not run.status:
                 begin = time.perf_counter()
                 factors = next(iterates, None)
                 seconds = run.times[-1] + time.perf_counter() - begin
                 if factors is None:
                     run.status = "The method ended by itself."
-                    break
-                if limits.max_time is not None and seconds > limits.max_time:
+                elif limits.max_time is not None and seconds > limits.max_time:
                     run.status = Status.MAX_TIME.message
-                    break
-                W, H = _checked(contender, factors, initial)
-                error = self.error(W, H)
-                if not np.isfinite(error):
+                elif not np.isfinite(error := self.error(*_check_factors(factors, contender, initial))):
                     run.status = "A value that is not finite occurred."
-                    break
-                if keep_best and error < best:
-                    run.best, best = (np.array(W), np.array(H)), error
-                run.times.append(seconds)
-                run.errors.append(error)
-                best_errors.append(min(error, best_errors[-1]))
-                reached = limits.reached(best_errors, seconds)
-                run.status = reached.message if reached else ""
-                if callback is not None:
-                    callback(len(run.errors) - 1, error)
+                else:
+                    if keep_best and error < best:
+                        run.best, best = (np.array(factors[0]), np.array(factors[1])), error
+                    run.times.append(seconds)
+                    run.errors.append(error)
+                    best_errors.append(min(error, best_errors[-1]))
+                    reached = limits.reached(best_errors, seconds)
+                    run.status = reached.message if reached else ""
+                    if callback is not None:
+                        callback(len(run.errors) - 1, error)
         return run
 
 
-def _iterates(contender: Contender, X: Any, initial: InitialFactors) -> Generator[object]:
+def _iterates(contender: Contender, X: Any, initial: InitialFactors) -> Generator[Any]:
     """Yield what the method yields; closing this closes the method."""
     yield from contender.method(X, initial.W.copy(), initial.H.copy())
 
 
-def _checked(contender: Contender, factors: object, initial: InitialFactors) -> tuple[Array, Array]:
-    """Return W and H as a contender yielded them, if they have the right shapes."""
-    wanted = initial.W.shape, initial.H.shape
-    pair = factors if isinstance(factors, tuple | list) else ()
-    shapes = tuple(np.shape(factor) for factor in pair)
-    if shapes != wanted:
-        got = shapes if pair else type(factors).__name__
-        raise InputError(f"{contender.label} must yield W and H of shapes {wanted[0]} and {wanted[1]}; got {got}.")
-    return np.asarray(pair[0]), np.asarray(pair[1])
+def _check_factors(factors: Any, contender: Contender, initial: InitialFactors) -> tuple[Array, Array]:
+    """Return W and H as a contender yielded them; raise if they do not have the right shapes."""
+    shapes = tuple(map(np.shape, factors)) if isinstance(factors, tuple | list) else type(factors).__name__
+    W, H = initial.W.shape, initial.H.shape
+    if shapes != (W, H):
+        raise InputError(f"{contender.label} must yield W and H of shapes {W} and {H}; got {shapes}.")
+    return factors[0], factors[1]
