@@ -23,17 +23,7 @@ __all__ = ["EXPERIMENTS", "reproduce"]
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for experiment in (
-        TABLE_1,
-        TABLE_2,
-        TABLE_3,
-        TABLE_4,
-        FIGURE_1A,
-        FIGURE_1B,
-        FIGURE_2,
-        FIGURE_3,
-        FIGURE_4,
-    )
+    for experiment in (TABLE_1, TABLE_2, TABLE_3, TABLE_4, FIGURE_1A, FIGURE_1B, FIGURE_2, FIGURE_3, FIGURE_4)
 }
 """By name, in the paper's order."""
 

@@ -14,11 +14,13 @@ from relunmd.memory import human_bytes
 
 __all__ = ["compare", "reproduce"]
 
+_POSITIVE = click.FloatRange(0, min_open=True)
 _MOST_NAMES = 1 << 27
 """Bytes of a file of column names."""
 
 
 @click.command(
+    context_settings={"show_default": True},
     epilog="""\b
 Examples:
   relunmd compare digits.npy --ranks 8,16 --max-time 1 -o digits-compared
@@ -29,62 +31,23 @@ FOLDER then holds report.html, a single self-contained file; report.md; the runs
 in comparison.csv and comparison.json; the pictures; and the points of the
 charts in points.csv. After Ctrl-C the same command resumes.
 Exit codes: 0; 2 for invalid input; 130 after Ctrl-C; 1 if an algorithm failed
-at every rank."""
+at every rank.""",
 )
 @click.argument("matrix", metavar="INPUT", type=click.Path())
 @click.option("--ranks", "-r", required=True, metavar="R,R,…", help="Numbers of components, such as 8,16,32.")
 @click.option(
-    "--output",
-    "-o",
-    required=True,
-    metavar="FOLDER",
-    type=click.Path(),
-    help="Folder for the report and the results; an existing one is resumed.",
+    "--output", "-o", required=True, metavar="FOLDER", type=click.Path(), help="New folder, or one to resume."
 )
+@click.option("--algorithms", metavar="NAME,…", help="Names of `relunmd algorithms`; all by default.")
 @click.option(
-    "--algorithms",
-    metavar="NAME,…",
-    help="Names of `relunmd algorithms`; all by default. A truncated SVD and scikit-learn's NMF always take part.",
-)
-@click.option(
-    "--max-time",
-    type=click.FloatRange(0, min_open=True),
-    default=5.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit of each run, without its initialization.",
+    "--max-time", type=_POSITIVE, default=5.0, metavar="SECONDS", help="Time limit of a run after initialization."
 )
 @click.option("--max-iter", type=click.IntRange(min=1), metavar="N", help="Maximum number of iterations of each run.")
-@click.option(
-    "--starts",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="K",
-    help="Number of initializations; means are shown. With --init shifted they are nearly the same.",
-)
-@click.option("--init", default="shifted", show_default=True, metavar="NAME", help="Initialization of all algorithms.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Seed of the first initialization.",
-)
-@click.option(
-    "--images",
-    default="auto",
-    show_default=True,
-    metavar="HxW|auto|none",
-    help="Height and width if the rows are images, such as 28x28; none if they are not; auto detects square images.",
-)
-@click.option(
-    "--column-names",
-    metavar="FILE",
-    type=click.Path(),
-    help="Text file with one column name per line, for a table of the components.",
-)
+@click.option("--starts", type=click.IntRange(1), default=1, metavar="K", help="Number of seeds; means are shown.")
+@click.option("--init", default="shifted", metavar="NAME", help="Initialization of all algorithms.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of the first initialization.")
+@click.option("--images", default="auto", metavar="HxW|auto|none", help="Size of the rows as images, such as 28x28.")
+@click.option("--column-names", metavar="FILE", type=click.Path(), help="Text file with one column name per line.")
 @shared.matrix_options
 @shared.json_option
 @shared.quiet_option
@@ -93,21 +56,18 @@ def compare(
     ranks: str,
     output: str,
     algorithms: str | None,
-    max_time: float,
-    max_iter: int | None,
-    starts: int,
-    init: str,
-    seed: int,
     images: str,
     column_names: str | None,
     array: str | None,
     names: str | None,
     as_json: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
     """Compare algorithms on INPUT at several ranks, and write a report.
 
-    All algorithms have the same initial factors, are timed alone, and are scored by the same relative error.
+    All algorithms have the same initial factors, are timed alone, and are scored by the same relative error. A
+    truncated SVD (TSVD) and scikit-learn's NMF always take part. With --init shifted, seeds differ little.
     """
     shared.check_input(matrix)
     chosen_ranks, shape = _ranks(ranks), _image_shape(images)
@@ -133,15 +93,11 @@ def compare(
                 chosen_ranks,
                 output,
                 algorithms=chosen,
-                max_time=max_time,
-                max_iter=max_iter,
-                starts=starts,
-                init=init,
-                seed=seed,
                 image_shape=entry.pixels if shape == "auto" and entry.pixels is not None else shape,
                 column_names=entry.columns if labels is None else labels,
                 name=opened.place.name if array is None else f"{opened.place.name}: {array}",
                 display=ComparisonDisplay(console),
+                **options,
             )
     except KeyboardInterrupt:
         shared.echo(f"Interrupted. The same command resumes from {output}.", err=True)

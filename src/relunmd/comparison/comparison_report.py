@@ -1,18 +1,20 @@
 """The report of a comparison: its finding in words, charts, tables and pictures."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from relunmd import plot
 from relunmd.comparison import pictures
 from relunmd.comparison.comparison_result import Comparison, settling_time
 from relunmd.comparison.contenders import NMF, TSVD
 from relunmd.comparison.report import Block, Cell, Link, Paragraph, Part, Picture, Report, Section, Strong, Table
 from relunmd.engine.matrix import Source
-from relunmd.plot import image_sheets, style
+from relunmd.plot import style
 from relunmd.plot.chart import Line
 from relunmd.plot.curves import convergence_chart, error_by_rank_chart, spectrum_chart
 from relunmd.plot.subjects import Factors
@@ -20,7 +22,6 @@ from relunmd.plot.subjects import Factors
 __all__ = ["comparison_report", "finding"]
 
 Array = NDArray[Any]
-_Factors = Mapping[str, tuple[Array, Array]]
 _BASELINES = {TSVD.label: "the truncated SVD", NMF.label: "NMF"}
 """The baselines as sentences call them."""
 _EXACT = 1e-12
@@ -192,23 +193,18 @@ def _signed(share: float) -> str:
 
 
 def _of_factors(found: Comparison, rank: int, X: Source, column_names: Sequence[str] | None) -> list[Section]:
-    factors, pixels = found.factors(rank), found.image_shape
+    factors = found.factors(rank)
     baselines = [label for label in _BASELINES if label in factors]
     best = [label for label in factors if label not in _BASELINES]
     sections = []
-    if pixels is not None:
-        rows = {label: factors[label] for label in (*best[: _SHEETS - 2], *baselines)}
-        components = {label: factors[label] for label in (*best[:1], *baselines)}
+    if found.image_shape is not None:
         text = (
             "Rows of X and their approximations at this rank; then the rows of H as images, each divided by its "
             "largest entry: black is positive, gray is zero, white is negative."
         )
-        blocks: list[Block] = [
-            Paragraph(text),
-            pictures.where_possible(lambda: _rows_picture(found, rank, rows, X, pixels)),
-            pictures.where_possible(lambda: _components_picture(found, rank, components, pixels)),
-        ]
-        sections.append(Section("images", f"Images at rank {rank}", blocks))
+        rows = pictures.where_possible(lambda: _rows_picture(found, rank, [*best[: _SHEETS - 2], *baselines], X))
+        components = pictures.where_possible(lambda: _components_picture(found, rank, [*best[:1], *baselines]))
+        sections.append(Section("images", f"Images at rank {rank}", [Paragraph(text), rows, components]))
     if column_names is not None:
         shown = dict.fromkeys([next(iter(factors)), *(label for label in (NMF.label,) if label in factors)])
         named = [block for label in shown for block in _named_components(label, *factors[label], column_names)]
@@ -221,24 +217,22 @@ def _of_factors(found: Comparison, rank: int, X: Source, column_names: Sequence[
     return [*sections, Section("components", f"Components at rank {rank}", [Paragraph(text), drawn])]
 
 
-def _rows_picture(found: Comparison, rank: int, factors: _Factors, X: Source, pixels: tuple[int, int]) -> Picture:
-    chosen = image_sheets.sample_rows(X.shape[0])
-    sheets = {"X": image_sheets.rows_of(X, chosen)}
-    sheets |= {label: np.maximum(0, W[chosen] @ H) for label, (W, H) in factors.items()}
-    height = 0.69 * len(sheets) * min(2.0, pixels[0] / pixels[1]) + 0.5
-    figure, (ax,) = style.figure(9.6, max(2.0, height))
-    image_sheets.draw_rows(sheets, ax, pixels, f"Rows of {found.name} and their reconstructions at rank {rank}")
+def _rows_picture(found: Comparison, rank: int, labels: Sequence[str], X: Source) -> Picture:
+    height, width = found.image_shape or (1, 1)
+    figure, (ax,) = style.figure(9.6, max(2.0, 0.69 * (1 + len(labels)) * min(2.0, height / width) + 0.5))
+    title = f"Rows of {found.name} and their reconstructions at rank {rank}"
+    plot.reconstructions(replace(found, labels=tuple(labels)), X, ax, rank=rank, title=title)
     pictures.save(figure, found.folder / "reconstructions.png")
-    alt = f"{len(chosen)} rows of X as images, and below them their reconstructions by {', '.join(factors)}."
+    alt = f"Rows of X as images, and below them their reconstructions by {', '.join(labels)}."
     return Picture("reconstructions.png", alt)
 
 
-def _components_picture(found: Comparison, rank: int, factors: _Factors, pixels: tuple[int, int]) -> Picture:
-    figure, axes = style.figure(3.4 * len(factors), 2.7, len(factors))
-    for ax, (label, (W, H)) in zip(axes, factors.items(), strict=True):
-        image_sheets.draw_components(W, H, ax, pixels, title=f"{label}, rank {rank}")
+def _components_picture(found: Comparison, rank: int, labels: Sequence[str]) -> Picture:
+    figure, axes = style.figure(3.4 * len(labels), 2.7, len(labels))
+    for ax, label in zip(axes, labels, strict=True):
+        plot.components(replace(found, labels=(label,)), ax, rank=rank)
     pictures.save(figure, found.folder / "components.png")
-    return Picture("components.png", f"The components, rows of H, as images: {', '.join(factors)}.")
+    return Picture("components.png", f"The components, rows of H, as images: {', '.join(labels)}.")
 
 
 def _named_components(label: str, W: Array, H: Array, names: Sequence[str]) -> list[Block]:

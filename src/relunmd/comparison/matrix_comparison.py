@@ -1,13 +1,11 @@
 """`compare`: which runs a comparison on a matrix consists of, and what they result in."""
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from relunmd.algorithm import ALGORITHMS, AUTO, Algorithm
 from relunmd.algorithm import TSVD as TSVD_SETTINGS
@@ -22,10 +20,8 @@ from relunmd.comparison.run_plan import Case, Matrix, Run
 from relunmd.comparison.runner import Runner
 from relunmd.engine.distributed import refuse_distributed
 from relunmd.engine.executor import ThreadExecutor, usable_cores
-from relunmd.engine.matrix import Source
 from relunmd.errors import InputError
 from relunmd.init import INITS
-from relunmd.inspection import row_parts
 from relunmd.loop.driver import Limits
 from relunmd.plot.chart import shown_name
 from relunmd.plot.image_sheets import check_image_shape
@@ -138,16 +134,17 @@ def compare(
     pixels: Any = None if guess or image_shape is None else check_image_shape(image_shape, n)
     seeds = range(_check_integer("seed", seed, 0), seed + _check_integer("starts", starts, 1))
     results_folder = check_folder(output, "a comparison", "the paper's experiments")
-    mark, nonzeros = _scan(source)
+    with ThreadExecutor(usable_cores()) as executor:
+        entries = make_problem(source, np.dtype(np.float64), 1, executor).facts
     pixels = guess_image_shape(source) if guess else pixels
-    matrix = Matrix(str(name), source.shape, lambda: X, mark)
+    matrix = Matrix(str(name), source.shape, lambda: X, f"{source.shape} {entries.checksum}")
     plan = _Plan(matrix, chosen_ranks, contenders, limits, seeds, init, pixels)
     shown = display or ComparisonDisplay()
     runs, runner = plan.runs(), Runner(Results(results_folder), shown)
     found: list[Comparison] = []
 
     def report() -> Report:
-        found.append(plan.comparison(runner, plan.settings(nonzeros, guess)))
+        found.append(plan.comparison(runner, plan.settings(entries.positives, guess)))
         found[0].write()
         names = None if column_names is None else list(map(str, column_names))
         return comparison_report(found[0], source, names, plan.summaries(), runner.results.environments(runs))
@@ -190,7 +187,7 @@ class _Plan:
         limits = Limits(None, 0, 1, None) if contender is TSVD else self.limits
         return Run(Case(self.matrix, rank, limits, self.init, seed, keep), contender)
 
-    def settings(self, nonzeros: int, guessed: bool) -> dict[str, str]:
+    def settings(self, positives: int, guessed: bool) -> dict[str, str]:
         """Return the arguments as text."""
         m, n = self.matrix.shape
         limits = [f"{self.limits.max_time:g} s"] if self.limits.max_time is not None else []
@@ -202,7 +199,7 @@ class _Plan:
         return {
             "matrix": self.matrix.name,
             "shape": f"{m} × {n}",
-            "zeros": f"{1 - nonzeros / (m * n):.1%}",
+            "zeros": f"{1 - positives / (m * n):.1%}",
             "rows": rows,
             "ranks": ", ".join(map(str, self.ranks)),
             "algorithms": ", ".join(contender.label for contender in self.contenders),
@@ -308,19 +305,3 @@ def _check_algorithms(algorithms: Any) -> tuple[Contender, ...]:
         besides = "at least one besides the baselines TSVD and NMF, which always take part"
         raise InputError(f"algorithms must contain {besides}; got {algorithms!r}.")
     return tuple(found.values())
-
-
-def _scan(X: Source) -> tuple[str, int]:
-    """Return a short hash of X and the number of its nonzeros; raise if X cannot be decomposed."""
-    digest = hashlib.blake2b(repr((X.shape, str(X.dtype))).encode(), digest_size=8)
-    nonzeros, valid = 0, True
-    for _, part in row_parts(X):
-        arrays = [part.data, part.indices, part.indptr] if sparse.issparse(part) else [np.asarray(part)]
-        nonzeros += int(np.count_nonzero(arrays[0]))
-        valid = valid and bool(np.isfinite(arrays[0]).all() and arrays[0].min(initial=0) >= 0)
-        for array in arrays:
-            digest.update(np.ascontiguousarray(array).data)
-    if not valid or nonzeros == 0:
-        with ThreadExecutor(usable_cores()) as executor:
-            make_problem(X, np.dtype(np.float64), 1, executor)  # Raises with the reason and the position.
-    return digest.hexdigest(), nonzeros
