@@ -1,4 +1,4 @@
-"""The experiments together: plan, runs, report."""
+"""All experiments: their runs and the report."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +25,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (TABLE_1, TABLE_2, TABLE_3, TABLE_4, FIGURE_1A, FIGURE_1B, FIGURE_2, FIGURE_3, FIGURE_4)
 }
-"""By name, in the paper's order."""
+"""Experiments by name, in the paper's order."""
 
 
 def reproduce(
@@ -116,14 +116,14 @@ def _report(setup: Setup, chosen: Sequence[str], runner: Runner) -> Report:
 
 
 def _finding(sections: Sequence[Section]) -> str:
-    """How many claims hold, which do not, and who is ahead."""
+    """Return how many claims hold, and which algorithm is best."""
     claims = [claim for section in sections for claim in section.claims]
     judged = [claim for claim in claims if claim.holds is not None]
     held = sum(claim.holds is True for claim in judged)
-    count = f"{held} of the {len(judged)} claims of the paper that were looked at hold here" if judged else (
-        "None of the paper's claims could be looked at"
+    count = f"{held} of the {len(judged)} claims of the paper that could be judged hold here" if judged else (
+        "None of the paper's claims could be judged"
     )  # fmt: skip
-    unseen = f", {len(claims) - len(judged)} could not be seen" if judged and len(judged) < len(claims) else ""
+    unseen = f", {len(claims) - len(judged)} could not be judged" if judged and len(judged) < len(claims) else ""
     return " ".join([f"{count}{unseen}.", *(section.finding for section in sections if section.finding)])
 
 
@@ -145,9 +145,9 @@ def _introduction(setup: Setup, shown: list[str]) -> list[Sequence[Part]]:
             "https://arxiv.org/abs/2305.08687",
         ),
         (
-            " (MLSP 2023), run again with relunmd. X ≈ max(0, WH); the error is E = ‖X − max(0, WH)‖ / ‖X‖. Every "
-            "algorithm gets the same X in float64 and the same start; only its own work is timed, and it is scored "
-            "outside of that."
+            " (MLSP 2023), reproduced with relunmd. X ≈ max(0, WH); the error is E = ‖X − max(0, WH)‖ / ‖X‖. Every "
+            "algorithm gets the same X in float64 and the same initial factors; only its own work is timed, "
+            "and scoring is not."
         ),
     ]
     quick = " --quick" * setup.quick

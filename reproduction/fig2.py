@@ -49,9 +49,9 @@ def _section(setup: Setup, results: Results) -> Section:
     blocks: list[Block] = [
         _drawing(setup, found, f"{matrix.shape[0]} images, {seconds:g} s"),
         Paragraph(
-            f"The smallest error of an iteration that ended within {seconds:g} s, from the nuclear start (not "
-            "counted), one start a rank; in brackets what can be read off the paper's plot, made on another machine. "
-            "The last columns are milliseconds an iteration, which decide who is ahead after a given time (figure 1b)."
+            f"The smallest error of an iteration that ended within {seconds:g} s, from the nuclear "
+            "initialization (not counted), one seed per rank; in brackets the values read off the paper's plot. "
+            "The last columns are milliseconds per iteration, which decide who is ahead after a given time (figure 1b)."
         ),
         _table(found, ranks, compare=not setup.quick),
     ]

@@ -33,7 +33,7 @@ def seconds(setup: Setup) -> float:
 
 
 def run_of(setup: Setup, rank: int, contender: Contender) -> Run:
-    """A contender's run at a rank."""
+    """Return a contender's run at a rank."""
     basis = FacesBasis(setup)
     limits = Limits(None, 0, None, seconds(setup))
     init = "tsvd" if contender is TSVD else "nuclear"
@@ -70,10 +70,10 @@ def _section(setup: Setup, results: Results) -> Section:
         return Section("fig3", title, [Paragraph(str(reason))], not_seen(BEST, HIGH, NEARLY))
     blocks: list[Block] = [
         Paragraph(
-            f"The basis U (361×100) is that of a regularised minimum-volume NMF with 100 components: {zeros:.0%} of "
+            f"The basis U (361×100) is that of a regularized minimum-volume NMF with 100 components: {zeros:.0%} of "
             f"its entries are zero (the paper: {ZEROS_OF_BASIS:.0%}), and its own error on the faces, with the best "
             f"V ≥ 0, is {original:.4f}. First the error on U, then that on the faces X after U is replaced by "
-            "max(0, WH), from one nuclear start a rank."
+            "max(0, WH), from one nuclear initialization per rank."
         ),
         _drawing(setup, on_basis, on_faces, original),
         _table("error on U", on_basis, ranks(setup)),

@@ -328,7 +328,7 @@ class TestVerdicts:
         setup = Setup(Path("unused"), True)
         lines = self.lines({"A-NMD": 20, "3B-NMD": 30, "EM": 90, "A-EM": 40})
         paragraph, table, *notes = table3._TABLE.blocks(setup, lines)
-        assert "2 matrices × 1 start (5 × 5 without --quick)" in paragraph.text
+        assert "2 matrices × 1 seed (5 × 5 without --quick)" in paragraph.text
         rows = {(row[0], row[1]): row[2:] for row in table.rows}
         assert rows["500", "A-NMD"] == ["33", "20.0", "20–20", "-39.4%", "fewer", "1.00", "1.00"]
         assert rows["500", "3B-NMD"] == ["23", "30.0", "30–30", "+30.4%", Strong("no"), "0.12", "1.50"]
@@ -579,7 +579,7 @@ class TestCommand:
         assert "It was interrupted" in (out / "report.md").read_text(encoding="utf-8")  # Of what there is.
         lines = (out / "results.jsonl").read_bytes().splitlines()
         assert 1 <= len(lines) < 24
-        assert all(json.loads(line)["contender"] == "the start alone" for line in lines)
+        assert all(json.loads(line)["contender"] == "initialization only" for line in lines)
 
     def test_an_existing_readme_is_left_alone(self, tmp_path, small_experiments):
         (tmp_path / "README.md").write_text("my project")
