@@ -87,13 +87,9 @@ def reproduce(
         raise InputError(f"seed must be at least 0. Got {seed!r}.")
     folder = check_folder(output, "the paper's experiments", "a comparison")
     setup = Setup(folder, quick, seed, None if data is None else Path(data), tuple(added()))
-    shown = display or ComparisonDisplay()
-    runner = Runner(Results(setup.output), shown)
+    runner = Runner(Results(setup.output), display or ComparisonDisplay(), announce=display is None)
     runs = [run for name, experiment in EXPERIMENTS.items() if name in chosen for run in experiment.runs(setup)]
-    page = runner.make_report(runs, lambda: _report(setup, chosen, runner))
-    if display is None:
-        shown.print(f"Report: {page}")
-    return page
+    return runner.make_report(runs, lambda: _report(setup, chosen, runner))
 
 
 def _report(setup: Setup, chosen: Sequence[str], runner: Runner) -> Report:

@@ -133,14 +133,14 @@ def compare(
     guess = image_shape == "auto"
     pixels: Any = None if guess or image_shape is None else check_image_shape(image_shape, n)
     seeds = range(_check_integer("seed", seed, 0), seed + _check_integer("starts", starts, 1))
-    results_folder = check_folder(output, "a comparison", "the paper's experiments")
+    folder = check_folder(output, "a comparison", "the paper's experiments")
     with ThreadExecutor(usable_cores()) as executor:
         entries = make_problem(source, np.dtype(np.float64), 1, executor).facts
     pixels = guess_image_shape(source) if guess else pixels
     matrix = Matrix(str(name), source.shape, lambda: X, f"{source.shape} {entries.checksum}")
     plan = _Plan(matrix, chosen_ranks, contenders, limits, seeds, init, pixels)
-    shown = display or ComparisonDisplay()
-    runs, runner = plan.runs(), Runner(Results(results_folder), shown)
+    runner = Runner(Results(folder), display or ComparisonDisplay(), announce=display is None)
+    runs = plan.runs()
     found: list[Comparison] = []
 
     def report() -> Report:
@@ -149,9 +149,7 @@ def compare(
         names = None if column_names is None else list(map(str, column_names))
         return comparison_report(found[0], source, names, plan.summaries(), runner.results.environments(runs))
 
-    page = runner.make_report(runs, report)
-    if display is None:
-        shown.print(f"Report: {page}")
+    runner.make_report(runs, report)
     return found[0]
 
 

@@ -32,7 +32,9 @@ class Runner:
     results : Results
         The finished runs.
     display : ComparisonDisplay
-        The progress display, inside its context.
+        The progress display.
+    announce : bool
+        Whether to print the path of the report.
     missing : dict
         Why a matrix could not be used, by its name.
     failed : dict
@@ -43,6 +45,7 @@ class Runner:
 
     results: Results
     display: ComparisonDisplay
+    announce: bool = False
     missing: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
@@ -64,6 +67,8 @@ class Runner:
                 self.interrupted, interrupt = True, reason
             self.display.now("the report")
             page = write_report(report(), self.results.folder)
+            if self.announce:
+                self.display.print(f"Report: {page}")
         if interrupt is not None:
             raise interrupt
         return page

@@ -40,11 +40,11 @@ class _Stream:
     """
 
     def __init__(self, stream: Any) -> None:
-        self._stream = stream
+        self.stream = stream
         self.failure: Exception | None = None
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
         return self._attempt("write", text) or len(text)
@@ -55,7 +55,7 @@ class _Stream:
     def _attempt(self, method: str, *args: str) -> Any:
         if self.failure is None:
             try:
-                return getattr(self._stream, method)(*args)
+                return getattr(self.stream, method)(*args)
             except Exception as reason:
                 self.failure = reason
         return None
@@ -74,10 +74,10 @@ class LiveDisplay:
         self.console = Console() if console is None else console
         self.live: Live | None = None
         self.disabled = False
+        self._stream = _Stream(self.console.file)
 
     def __enter__(self) -> Self:
-        self._file = self.console.file
-        self._stream = _Stream(self._file)
+        self._stream = _Stream(self.console.file)
         self.console.file = cast("IO[str]", self._stream)
         if self.console.is_jupyter or (self.console.is_terminal and not self.console.is_dumb_terminal):
             self.live = Live(get_renderable=self.render, console=self.console, transient=True, refresh_per_second=8)
@@ -87,7 +87,7 @@ class LiveDisplay:
     def __exit__(self, *exception: object) -> None:
         self._stop()
         self.check()
-        self.console.file = self._file
+        self.console.file = self._stream.stream
 
     def render(self) -> RenderableType:
         """Return what a terminal shows."""
