@@ -165,7 +165,8 @@ class CountTable:
         what = (
             f"Iterations to E ≤ {TARGET:.0e} from the nuclear initialization, means over {matrices} matrices × "
             f"{starts} seed{'s' * (starts > 1)}{' (5 × 5 without --quick)' * setup.quick}; times without "
-            f"initialization, as multiples of A-NMD's, are reported and not judged: machines and implementations differ."
+            "initialization, as multiples of A-NMD's, are reported and not judged: machines and implementations "
+            "differ."
         )
         return [Paragraph(what), Table(columns, rows), *self._notes(lines)]
 

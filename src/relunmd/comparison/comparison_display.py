@@ -10,8 +10,6 @@ from rich.text import Text
 from relunmd.loop.progress_display import LiveDisplay
 from relunmd.plot.chart import visible
 
-__all__ = ["ComparisonDisplay"]
-
 
 class ComparisonDisplay(LiveDisplay):
     """A bar on a terminal, and a line for every finished run.

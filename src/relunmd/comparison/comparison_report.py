@@ -19,8 +19,6 @@ from relunmd.plot.chart import Line
 from relunmd.plot.curves import convergence_chart, error_by_rank_chart, spectrum_chart
 from relunmd.plot.subjects import Factors
 
-__all__ = ["comparison_report", "finding"]
-
 Array = NDArray[Any]
 _BASELINES = {TSVD.label: "the truncated SVD", NMF.label: "NMF"}
 """The baselines as sentences call them."""

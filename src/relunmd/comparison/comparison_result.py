@@ -18,8 +18,6 @@ from relunmd.io.archive import versions
 from relunmd.io.atomic import write_beside
 from relunmd.plot.chart import Series, number
 
-__all__ = ["Comparison", "error_at", "settling_time"]
-
 Array = NDArray[Any]
 
 

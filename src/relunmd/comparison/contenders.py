@@ -26,8 +26,6 @@ from relunmd.init.given import GivenInit
 from relunmd.plot.chart import PAPER, shown_name
 from relunmd.validation import check_matrix, check_memory, make_problem
 
-__all__ = ["NMF", "TSVD", "Contender", "Method", "built_in", "register", "registered", "unregister"]
-
 log = logging.getLogger("relunmd")
 Array = NDArray[Any]
 Method = Callable[[Array, Array, Array], Iterator[tuple[Array, Array]]]

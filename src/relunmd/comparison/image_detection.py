@@ -13,8 +13,6 @@ from scipy import sparse
 
 from relunmd.engine.matrix import Source
 
-__all__ = ["guess_image_shape"]
-
 Array = NDArray[Any]
 _SMALLEST, _LARGEST, _FEWEST_ROWS = 6, 512, 20
 _SAMPLE = 1 << 22

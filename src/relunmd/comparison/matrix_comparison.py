@@ -28,8 +28,6 @@ from relunmd.plot.image_sheets import check_image_shape
 from relunmd.result import Status
 from relunmd.validation import check_limits, check_matrix, make_problem
 
-__all__ = ["compare"]
-
 BASELINES = (TSVD, NMF)
 _MOST_KEPT = 1 << 26
 """Bytes of W and H up to which they are kept for the pictures."""

@@ -25,8 +25,6 @@ from relunmd.errors import InputError, RelunmdError
 from relunmd.io.archive import versions
 from relunmd.io.atomic import write_beside
 
-__all__ = ["Record", "Results", "check_folder"]
-
 log = logging.getLogger("relunmd")
 Record = dict[str, Any]
 

@@ -9,8 +9,6 @@ from typing import Any
 from relunmd.comparison.contenders import Contender
 from relunmd.loop.driver import Limits
 
-__all__ = ["Case", "Matrix", "Run"]
-
 
 @dataclass(frozen=True)
 class Matrix:

@@ -18,8 +18,6 @@ from relunmd.comparison.run_plan import Run
 from relunmd.comparison.timed_run import Evaluator, InitialFactors
 from relunmd.errors import DatasetError, InputError, RelunmdError
 
-__all__ = ["Runner"]
-
 log = logging.getLogger("relunmd")
 
 

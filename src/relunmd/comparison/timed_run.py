@@ -24,8 +24,6 @@ from relunmd.loop.driver import Limits
 from relunmd.result import Status
 from relunmd.validation import check_matrix, check_memory, check_random_state, make_problem
 
-__all__ = ["Evaluator", "InitialFactors", "Trajectory"]
-
 Array = NDArray[Any]
 _FLOAT = np.dtype(np.float64)
 

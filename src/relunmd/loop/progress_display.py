@@ -20,8 +20,6 @@ from relunmd.loop.driver import PATIENCE, Limits
 from relunmd.loop.driver import Progress as Step
 from relunmd.memory import human_bytes
 
-__all__ = ["LiveDisplay", "ProgressDisplay", "curve"]
-
 log = logging.getLogger("relunmd")
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
