@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types imports pytest bench clean
+.PHONY: demo reproduce test lint types imports pytest bench clean
 
 $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("relunmd needs Python 3.11 or later; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
@@ -15,6 +15,9 @@ $(READY): requirements.txt pyproject.toml
 
 demo: $(READY)
 	$(BIN)/python -m relunmd demo
+
+reproduce: $(READY)
+	$(BIN)/python -m reproduction $(ARGS)
 
 test: lint types imports pytest
 

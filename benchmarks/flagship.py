@@ -18,9 +18,9 @@ from scipy import sparse
 import relunmd
 from benchmarks import reference
 from relunmd import datasets
-from relunmd.comparison.plan import Setup
 from relunmd.errors import RelunmdError
-from relunmd.experiments.basis import FacesBasis
+from reproduction.basis import FacesBasis
+from reproduction.experiment import Setup
 
 OTHERS = ("a-nmd", "3b", "3b-factored")
 ALL = ("qn", *OTHERS)

@@ -9,11 +9,11 @@ begins with Z⁰ = X. The plain NumPy versions take LAPACK's SVDs; they share no
 import numpy as np
 
 from benchmarks import reference
-from relunmd.comparison.experiment import SIX
-from relunmd.comparison.timed_run import Arena, Start
+from relunmd.comparison.timed_run import Evaluator, InitialFactors
 from relunmd.datasets import synthetic
-from relunmd.experiments.paper import TABLE4
 from relunmd.loop.criteria import Limits
+from reproduction.experiment import SIX
+from reproduction.paper import TABLE4
 from tests.algorithm import oracles
 
 N, TARGET, MOST = 1000, 1e-4, 150
@@ -57,13 +57,13 @@ def main():
         found = {"nuclear": [], "tsvd": [], "program": [], "plain": []}
         for seed in SEEDS:
             X = synthetic(N, N, rank, seed)
-            arena = Arena(X)
+            evaluator = Evaluator(X)
             W, H = program_start(X, rank, seed)
-            starts = {init: arena.start(rank, init, 10 * seed) for init in ("nuclear", "tsvd")}
-            starts["program"] = Start(W, H, arena.error(W, H), 0.0)
+            starts = {init: evaluator.initialize(rank, init, 10 * seed) for init in ("nuclear", "tsvd")}
+            starts["program"] = InitialFactors(W, H, evaluator.error(W, H), 0.0)
             for name, start in starts.items():
-                course = arena.run(by_label[label], start, Limits(TARGET, 0, MOST, None))
-                found[name].append(first_below(course.errors))
+                trajectory = evaluator.run(by_label[label], start, Limits(TARGET, 0, MOST, None))
+                found[name].append(first_below(trajectory.errors))
             found["plain"].append(plain(X, label, W, H))
         cells = [", ".join(str(count) for count in counts) for counts in found.values()]
         widths = (14, 14, 14, 17)

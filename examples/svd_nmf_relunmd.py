@@ -1,10 +1,10 @@
-"""What ReLUNMD buys against TruncatedSVD and NMF, and what it does not: two tables and a picture.
+"""Compare ReLUNMD with TruncatedSVD and NMF: two tables and a picture.
 
     python examples/svd_nmf_relunmd.py [-o DIRECTORY] [--quick]
 
-Errors are ‖X − X̂‖/‖X‖ at equal rank and at equal stored numbers, on digits and, where they are at hand (see
-relunmd.datasets), on MNIST and kos. Then the same W are given to two classifiers. It takes some ten minutes, most of
-them NMF's; --quick takes digits alone.
+The first table has the errors ‖X − X̂‖/‖X‖ at equal rank and at an equal count of stored numbers, on digits and, if the
+files are available (see relunmd.datasets), on MNIST and kos. The second has the accuracy of two classifiers on W. It
+takes about ten minutes, most of them in NMF; --quick uses digits only.
 """
 
 import argparse
@@ -45,20 +45,20 @@ def fitted(name, rank, X):
 
 
 def error_of(model, W, X):
-    """What is below zero is set to zero: the X are nonnegative, and it helps TruncatedSVD."""
+    """Return the error after negative entries are set to zero, which helps TruncatedSVD."""
     dense = X.toarray() if sparse.issparse(X) else X
     return float(np.linalg.norm(dense - np.maximum(0, model.inverse_transform(W))) / np.linalg.norm(dense))
 
 
 def numbers_of(model, W):
-    """Stored numbers: the nonzeros of W and H. Their places, which a sparse format would store too, are not counted."""
+    """Return the number of nonzeros of W and H, without the indices that a sparse format stores too."""
     return np.count_nonzero(W) + np.count_nonzero(model.components_)
 
 
 def nmf_at_equal_numbers(X, rank):
-    """NMF's error at the rank whose W and H have as many nonzeros as rank·(m + n), and that rank."""
+    """Return the rank at which W and H of NMF have rank·(m + n) nonzeros, and the error there."""
     budget = rank * sum(X.shape)
-    for _ in range(3):  # Its factors have zeros, and more of them the larger the rank.
+    for _ in range(3):  # Its factors have zeros, more of them at larger ranks.
         model, W = fitted("NMF", rank, X)
         found = rank, error_of(model, W, X)
         rank = min(round(rank * budget / numbers_of(model, W)), *X.shape)
@@ -66,7 +66,7 @@ def nmf_at_equal_numbers(X, rank):
 
 
 def svd_rank_for(error, X):
-    """The least rank at which max(0, X_r) is as good."""
+    """Return the smallest rank at which max(0, X_r) has at most this error."""
     dense = np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=np.float64)
     U, s, Vt = np.linalg.svd(dense, full_matrices=False)
     low, high = 0, len(s)
@@ -78,7 +78,7 @@ def svd_rank_for(error, X):
 
 
 def data(quick):
-    """Name, X, the rank of the table, the ranks of the picture.
+    """Yield name, X, the rank of the table and the ranks of the picture.
 
     X is divided by its largest entry: with values up to 255 NMF stops after two iterations at some ranks.
     """
@@ -99,7 +99,7 @@ def data(quick):
 
 
 def compare(console, quick):
-    """The first table; returns the errors by data set, method and rank."""
+    """Print the first table, and return the errors by data set, method and rank."""
     table = Table("X", "zeros", "rank", *NAMES, "NMF, equal numbers", "SVD needs rank", title="Relative errors")
     curves = {}
     for name, X, rank, ranks in data(quick):
@@ -125,7 +125,7 @@ def compare(console, quick):
 
 
 def labelled(quick):
-    """Name, training and test rows with labels, rank."""
+    """Yield name, training and test rows with labels, and rank."""
     X, y = load_digits(return_X_y=True)
     X = X / 16
     yield "digits", X[:1200], y[:1200], X[1200:], y[1200:], 16
@@ -141,8 +141,8 @@ def labelled(quick):
 
 
 def classify(console, quick):
-    """The second table: W as features, found by transform for rows that were not seen."""
-    table = Table("X", "features", "logistic regression", "5 nearest neighbours", title="Accuracy on unseen rows")
+    """Print the second table: W as features, computed by transform for unseen rows."""
+    table = Table("X", "features", "logistic regression", "5 nearest neighbors", title="Accuracy on unseen rows")
     for name, X, y, X_new, y_new, rank in labelled(quick):
         features = {"all pixels": (X, X_new)}
         for method in reversed(NAMES):
@@ -156,7 +156,7 @@ def classify(console, quick):
 
 
 def draw(curves, path):
-    """Errors by rank, a panel for each X."""
+    """Draw errors by rank, one panel per X."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -185,8 +185,8 @@ def draw(curves, path):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, default=Path("example-output"), help="where the picture goes")
-    parser.add_argument("--quick", action="store_true", help="digits alone")
+    parser.add_argument("-o", "--output", type=Path, default=Path("example-output"), help="folder of the picture")
+    parser.add_argument("--quick", action="store_true", help="use digits only")
     given = parser.parse_args(arguments)
     console = Console()
     curves = compare(console, given.quick)

@@ -1,4 +1,4 @@
-"""`relunmd compare` and `relunmd reproduce`: the same as in Python, what they say, and how they refuse."""
+"""`relunmd compare`: the same results as in Python, its output and its error messages."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ class TestCompare:
         assert first.startswith(f"At rank 4 {found.ranking(4)[0]} has the smallest error, ")
         assert second == str(Path("out", "report.html"))
         assert "8 runs to make" in done.stderr
-        assert "[8/8] X.npy, r=4, shifted start 0: NMF" in done.stderr
+        assert "[8/8] X.npy, r=4, shifted initialization 0: NMF" in done.stderr
 
     def test_json_and_quiet(self, run):
         done = run(f"{COMPARE} --json")
@@ -51,7 +51,7 @@ class TestCompare:
         run(f"{COMPARE} --starts 2 --seed 5 --init random --max-time 9 -q")
         found = relunmd.Comparison.load("out")
         assert {run["seed"] for run in found.runs if run["algorithm"] == "qn"} == {5, 6}
-        assert found.settings["start"] == "random, the same for all algorithms, not timed; seeds 5 to 6"
+        assert found.settings["initialization"] == "random, the same for all algorithms, not timed; seeds 5 to 6"
         assert found.settings["each run"] == "9 s or 6 iterations"
 
     def test_images(self, run, folder):
@@ -104,7 +104,7 @@ class TestCompare:
         assert "word 1" in page()
         Path("words.txt").write_text("one\ntwo\n")
         done = run(f"{COMPARE} --column-names words.txt", code=2)
-        assert "must be 50 names, as X has columns. Got 2" in done.stderr
+        assert "must be 50 names, one per column of X; got 2" in done.stderr
 
     @pytest.mark.parametrize(
         ("words", "said"),
@@ -112,19 +112,18 @@ class TestCompare:
             ("compare nowhere.npy -r 3 -o out", "nowhere.npy does not exist"),
             ("compare X.npy -r 3", "Missing option '--output'"),
             ("compare X.npy -o out", "Missing option '--ranks'"),
-            ("compare X.npy -r 3,x -o out", "--ranks must be numbers with commas between them, as 8,16,32. Got '3,x'"),
-            ("compare X.npy -r 0 -o out", "--ranks must be whole numbers from 1 to 50"),
-            ("compare X.npy -r 99 -o out", "--ranks must be whole numbers from 1 to 50"),
+            ("compare X.npy -r 3,x -o out", "--ranks must be integers separated by commas, such as 8,16,32; got '3,x'"),
+            ("compare X.npy -r 0 -o out", "--ranks must be an integer between 1 and min(m, n) = 50"),
+            ("compare X.npy -r 99 -o out", "--ranks must be an integer between 1 and min(m, n) = 50"),
             ("compare X.npy -r 3 --algorithms foo -o out", "--algorithms must be among naive"),
             ("compare X.npy -r 3 --init foo -o out", "--init must be one of"),
-            ("compare X.npy -r 3 --images big -o out", "--images must be a height and a width as 28x28"),
+            ("compare X.npy -r 3 --images big -o out", "--images must be a height and a width such as 28x28"),
             ("compare X.npy -r 3 --images 3x3 -o out", "as many pixels as X has columns, 50. Got 3 × 3"),
             ("compare X.npy -r 3 --max-time 0 -o out", "Invalid value for '--max-time'"),
-            ("compare X.npy -r 3 --column-names no.txt -o out", "no.txt cannot be read"),
-            ("compare X.npy -r 3 -o X.npy", "must be a folder. Got X.npy, which is a file"),
-            ("compare X.npy -r 3 -o .", ". has other files, as X.npy"),
-            ("compare X.npy -r 3 --algorithms nmf -o out", "which always take part. Got ['nmf']"),
-            ("reproduce table9 -o out", "An experiment must be one of table1"),
+            ("compare X.npy -r 3 --column-names no.txt -o out", "no.txt must be a regular file"),
+            ("compare X.npy -r 3 -o X.npy", "must be a folder; X.npy is a file"),
+            ("compare X.npy -r 3 -o .", ". has other files, such as X.npy"),
+            ("compare X.npy -r 3 --algorithms nmf -o out", "which always take part; got ['nmf']"),
         ],
     )
     def test_refusals(self, run, folder, words, said):
@@ -152,7 +151,7 @@ class TestCompare:
         Path("names").write_text("a" * 2000)
         monkeypatch.setattr(compare_command, "_MOST_NAMES", 1000)
         done = run("compare X.npy -r 3 --column-names names -o out", code=2)
-        assert "names must be a list of names of at most 1 kB. It has more." in done.stderr
+        assert "names must be a list of names of at most 1 kB; it is larger." in done.stderr
         with pytest.raises(FileError, match="at most 1 kB"):
             compare_command._lines("/proc/self/smaps")  # Its size is said to be 0.
 
@@ -183,17 +182,10 @@ class TestCompare:
         assert len(relunmd.Comparison.load("out").runs) == 8
 
 
-class TestReproduce:
-    def test_without_names_it_is_all_of_them(self, run, folder, monkeypatch):
-        from relunmd import experiments
-
-        asked = []
-
-        def reproduce(names, output, **options):
-            asked.append((names, output, options["quick"], options["data"]))
-            return Path(output, "report.html")
-
-        monkeypatch.setattr(experiments, "reproduce", reproduce)
-        assert run("reproduce --quick -o out").stdout == f"{Path('out', 'report.html')}\n"
-        run("reproduce table1 fig4 --data . -q -o out")
-        assert asked == [("all", "out", True, None), (("table1", "fig4"), "out", False, ".")]
+@pytest.mark.parametrize("words", ["reproduce table1 --quick -o out", "reproduce --help", "reproduce"])
+def test_reproduce_points_to_the_clone(run, words):
+    done = run(words, code=2)
+    assert "not part of the installed package" in done.stderr
+    arguments = words.partition(" ")[2] or "all -o results"
+    assert done.stderr.endswith(f'make reproduce ARGS="{arguments}"\n')
+    assert not Path("out").exists()

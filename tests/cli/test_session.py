@@ -155,7 +155,7 @@ class TestOnATerminal:
         iterations = [int(number) for number in re.findall(r"iteration (\d+)", written)]
         assert len(set(iterations)) >= 5
         assert iterations == sorted(iterations)
-        assert re.search(r"error 0\.\d{6}, fell by \d\.\de-\d\d in 10 iterations", written)
+        assert re.search(r"error 0\.\d{6}, decreased by \d\.\de-\d\d in 10 iterations", written)
         assert re.search(r"[\d.e+]+ passes/s · 0:0\d elapsed · \d+ iterations or 0:0[0123] left", written)
         assert len(set(re.findall("[▁▂▃▄▅▆▇█]{8,}", written))) >= 2  # The curve moves too.
         d = relunmd.Decomposition.load(home / "moved.npz")

@@ -288,7 +288,6 @@ class TestNamesCannotCommandTheTerminal:
             ["data", "fetch", EVIL],
             ["completion", EVIL],
             ["reproduce", EVIL, "-o", "out"],
-            ["reproduce", "table1", "--data", EVIL, "-o", "out"],
             ["compare", EVIL, "--ranks", "2", "-o", "out"],
             ["compare", "X.npy", "--ranks", EVIL, "-o", "out"],
             ["compare", "X.npy", "--ranks", "2", "--column-names", EVIL, "-o", "out"],

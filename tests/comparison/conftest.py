@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from relunmd.comparison.comparison_display import ComparisonDisplay
 from relunmd.comparison.contenders import Contender
-from relunmd.comparison.plan import Case, Matrix, Run
-from relunmd.comparison.plan_display import Display
+from relunmd.comparison.run_plan import Case, Matrix, Run
+from relunmd.comparison.runner import Runner
 from relunmd.loop.criteria import Limits
 from tests.conftest import synthetic
 
@@ -33,9 +34,16 @@ def run_of(matrix=None, contender=None, seed=0, max_iter=5, **options):
     )
 
 
+def make(runs, results, display):
+    """Make the runs, and return the runner."""
+    runner = Runner(results, display)
+    runner.make(runs)
+    return runner
+
+
 def silent():
     """A display that shows nothing."""
-    return Display(Console(quiet=True))
+    return ComparisonDisplay(Console(quiet=True))
 
 
 @pytest.fixture
@@ -45,5 +53,5 @@ def output():
 
 @pytest.fixture
 def display(output):
-    with Display(Console(file=output, width=200)) as shown:
+    with ComparisonDisplay(Console(file=output, width=200)) as shown:
         yield shown

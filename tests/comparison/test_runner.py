@@ -16,21 +16,19 @@ import pytest
 from rich.console import Console
 
 import relunmd
-from relunmd.comparison.contenders import Contender
-from relunmd.comparison.experiment import TSVD
-from relunmd.comparison.plan import Case, Run
-from relunmd.comparison.plan_display import Display
+from relunmd.comparison.comparison_display import ComparisonDisplay
+from relunmd.comparison.contenders import TSVD, Contender
 from relunmd.comparison.result_file import MOST_POINTS, Results, _kept_points
-from relunmd.comparison.runner import carry_out
+from relunmd.comparison.run_plan import Case, Run
 from relunmd.errors import DatasetError, RelunmdError
 from relunmd.loop.criteria import Limits
-from tests.comparison.conftest import improving, run_of, small
+from tests.comparison.conftest import improving, make, run_of, small
 from tests.conftest import relative_error, synthetic
 
 
 def test_records_say_everything(tmp_path, display):
     run = run_of(contender=Contender("improving", improving, {"depth": 3}), seed=4)
-    carry_out([run], Results(tmp_path), display)
+    make([run], Results(tmp_path), display)
     (line,) = (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()
     record = json.loads(line)
     assert record["settings"] == {"depth": 3}
@@ -51,29 +49,29 @@ def test_what_is_there_is_not_run_again(tmp_path, display):
         yield W, H
 
     runs = [run_of(contender=Contender("counting", counting), seed=s) for s in (0, 1, 0)]
-    carry_out(runs, Results(tmp_path), display)
+    make(runs, Results(tmp_path), display)
     assert len(calls) == 2
-    carry_out(runs, Results(tmp_path), display)
+    make(runs, Results(tmp_path), display)
     assert len(calls) == 2
-    carry_out([run_of(contender=Contender("counting", counting, {"other": True}))], Results(tmp_path), display)
+    make([run_of(contender=Contender("counting", counting, {"other": True}))], Results(tmp_path), display)
     assert len(calls) == 3
 
 
 def test_matrices_are_loaded_once_and_starts_made_once(tmp_path, display, monkeypatch):
-    from relunmd.comparison.timed_run import Arena
+    from relunmd.comparison.timed_run import Evaluator
 
     loads, starts = [], []
-    original = Arena.start
+    original = Evaluator.initialize
 
     def start(self, *args):
         starts.append(args)
         return original(self, *args)
 
-    monkeypatch.setattr(Arena, "start", start)
+    monkeypatch.setattr(Evaluator, "initialize", start)
     matrix = small(load=lambda: loads.append(1) or synthetic(30, 20, 3))
     others = [Contender(label, improving) for label in ("a", "b")]
     runs = [run_of(matrix, contender, seed) for contender in others for seed in (0, 1)]
-    carry_out(runs, Results(tmp_path), display)
+    make(runs, Results(tmp_path), display)
     assert len(loads) == 1
     assert starts == [(3, "random", 0), (3, "random", 1)]
 
@@ -92,7 +90,7 @@ def test_the_others_run_on(tmp_path, display, output):
         run_of(),
     ]
     results = Results(tmp_path)
-    outcome = carry_out(runs, results, display)
+    outcome = make(runs, results, display)
     assert outcome.missing == {"absent": "absent: get it from the library"}
     (why,) = outcome.failed.values()
     assert re.fullmatch(r"RuntimeError: no more ideas \(test_runner\.py, line \d+\)", why)
@@ -101,19 +99,13 @@ def test_the_others_run_on(tmp_path, display, output):
     assert "no more ideas" in output.getvalue()
 
 
-def test_factors_and_extras(tmp_path, display):
-    seen = []
-
-    def measure(X, W, H):
-        seen.append(relative_error(X, W, H))
-        return {"twice": 2 * seen[-1], "undefined": float("nan")}
-
-    run = run_of(measure=measure, keep_factors=True)
+def test_factors(tmp_path, display):
+    run = run_of(keep_factors=True)
     results = Results(tmp_path)
-    carry_out([run], results, display)
-    record = results.get(run)
-    assert record["measured"] == {"twice": pytest.approx(2 * record["error"]), "undefined": None}
-    assert relative_error(synthetic(30, 20, 3), *results.factors(run)) == pytest.approx(record["error"])
+    make([run], results, display)
+    with np.load(tmp_path / results.factors_file(run)) as kept:
+        error = relative_error(synthetic(30, 20, 3), kept["W"], kept["H"])
+    assert error == pytest.approx(results.get(run)["error"])
     again = Results(tmp_path)
     assert again.has(run)
     next((tmp_path / "factors").iterdir()).unlink()
@@ -122,7 +114,7 @@ def test_factors_and_extras(tmp_path, display):
 
 def test_a_line_cut_short_is_made_again(tmp_path, display, caplog):
     runs = [run_of(seed=s) for s in range(3)]
-    carry_out(runs, Results(tmp_path), display)
+    make(runs, Results(tmp_path), display)
     path = tmp_path / "results.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[:-30])
@@ -130,7 +122,7 @@ def test_a_line_cut_short_is_made_again(tmp_path, display, caplog):
     assert "in the middle of a line" in caplog.text
     assert path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:2])
     assert [results.has(run) for run in runs] == [True, True, False]
-    carry_out(runs, results, display)
+    make(runs, results, display)
     assert len(path.read_bytes().splitlines()) == 3
     assert all(Results(tmp_path).has(run) for run in runs)
 
@@ -139,14 +131,14 @@ def test_a_line_cut_short_is_made_again(tmp_path, display, caplog):
 @pytest.mark.parametrize("line", ["nonsense", "{}", "[1]", "3"])
 def test_a_foreign_file_is_refused_and_kept(tmp_path, line, end):
     (tmp_path / "results.jsonl").write_text(line + end)
-    with pytest.raises(RelunmdError, match="Line 1 is none"):
+    with pytest.raises(RelunmdError, match="line 1 is not one"):
         Results(tmp_path)
     assert (tmp_path / "results.jsonl").read_text() == line + end
 
 
 def test_a_line_that_lacks_only_its_end_is_kept(tmp_path, display):
     runs = [run_of(seed=s) for s in range(2)]
-    carry_out(runs, Results(tmp_path), display)
+    make(runs, Results(tmp_path), display)
     path = tmp_path / "results.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
@@ -157,7 +149,7 @@ def test_a_line_that_lacks_only_its_end_is_kept(tmp_path, display):
 def test_every_cut_is_survived(tmp_path, display):
     """The file cut at many bytes of its last line."""
     runs = [run_of(seed=s) for s in range(2)]
-    carry_out(runs, Results(tmp_path), display)
+    make(runs, Results(tmp_path), display)
     path = tmp_path / "results.jsonl"
     whole = path.read_bytes()
     first = whole.index(b"\n") + 1
@@ -177,7 +169,7 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 def test_a_full_disk_ends_it_with_a_sentence(tmp_path, display, monkeypatch):
     """The last good results stay, and nothing is glued to half a line."""
     results = Results(tmp_path)
-    carry_out([run_of(seed=0)], results, display)
+    make([run_of(seed=0)], results, display)
     before = (tmp_path / "results.jsonl").read_bytes()
 
     def full(handle):
@@ -185,10 +177,10 @@ def test_a_full_disk_ends_it_with_a_sentence(tmp_path, display, monkeypatch):
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(RelunmdError, match=r"No space left on device.*the same command goes on"):
-            carry_out([run_of(seed=s) for s in range(3)], results, display)
+        with pytest.raises(RelunmdError, match=r"No space left on device.*the same command resumes"):
+            make([run_of(seed=s) for s in range(3)], results, display)
     assert (tmp_path / "results.jsonl").read_bytes() == before
-    carry_out([run_of(seed=s) for s in range(3)], Results(tmp_path), display)
+    make([run_of(seed=s) for s in range(3)], Results(tmp_path), display)
     assert all(Results(tmp_path).has(run_of(seed=s)) for s in range(3))
 
 
@@ -196,7 +188,7 @@ def test_too_little_memory_is_noted(tmp_path, display):
     def huge():
         raise MemoryError("ten terabytes")
 
-    outcome = carry_out([run_of(small("huge", load=huge)), run_of()], Results(tmp_path), display)
+    outcome = make([run_of(small("huge", load=huge)), run_of()], Results(tmp_path), display)
     assert outcome.missing == {"huge": "huge: ten terabytes"}
     assert Results(tmp_path).has(run_of())
 
@@ -206,7 +198,7 @@ def test_the_baselines_record_is_the_baselines(tmp_path, display, init):
     """Not that of a start that happens to be better."""
     run = Run(Case(small(), 2, Limits(None, 0, None, 5.0), init), TSVD)
     results = Results(tmp_path)
-    carry_out([run], results, display)
+    make([run], results, display)
     wanted = relunmd.decompose(synthetic(30, 20, 3), 2, "tsvd").error
     assert results.get(run)["error"] == pytest.approx(wanted, rel=1e-6)
 
@@ -226,11 +218,9 @@ PLAN = """
 import sys, time
 from pathlib import Path
 from relunmd.comparison.contenders import Contender
-from relunmd.comparison.plan_display import Display
 from relunmd.comparison.result_file import Results
-from relunmd.comparison.runner import carry_out
 from relunmd.loop.driver import Limits
-from tests.comparison.conftest import run_of
+from tests.comparison.conftest import make, run_of, silent
 
 def slow(X, W, H):
     with open(sys.argv[2], "a") as log:
@@ -240,8 +230,8 @@ def slow(X, W, H):
         yield W, H
 
 runs = [run_of(contender=Contender("slow", slow), seed=s, keep_factors=True) for s in range(24)]
-with Display(quiet=True) as display:
-    carry_out(runs, Results(Path(sys.argv[1])), display)
+with silent() as display:
+    make(runs, Results(Path(sys.argv[1])), display)
 print("complete")
 """
 
@@ -276,19 +266,17 @@ def _lines(folder):
 
 
 def test_progress_says_what_is_left(tmp_path, display, output):
-    carry_out([run_of(seed=s) for s in range(2)], Results(tmp_path), display)
+    make([run_of(seed=s) for s in range(2)], Results(tmp_path), display)
     text = output.getvalue()
     assert "2 runs to make" in text
-    assert "[2/2] small, r=3, random start 1: improving" in text
+    assert "[2/2] small, r=3, random initialization 1: improving" in text
     assert text.rstrip().endswith("0 s left")
 
 
 def test_on_a_narrow_terminal_the_time_left_is_seen(tmp_path, output):
     console = Console(file=output, width=80, force_terminal=True, legacy_windows=False)
-    with Display(console) as shown:
-        carry_out(
-            [run_of(small("a matrix with a name that is much too long for the line " * 2))], Results(tmp_path), shown
-        )
+    with ComparisonDisplay(console) as shown:
+        make([run_of(small("a matrix with a name that is much too long for the line " * 2))], Results(tmp_path), shown)
     assert re.search(r"1/1, 0 s left\s+a matrix with.*…", output.getvalue())
 
 
@@ -297,9 +285,9 @@ def test_output_that_cannot_be_written_does_not_end_a_plan(tmp_path, caplog):
         def write(self, text):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    with caplog.at_level("WARNING", "relunmd"), Display(Console(file=Full())) as display:
-        carry_out([run_of(contender=Contender("improving", improving, {}))], Results(tmp_path), display)
+    with caplog.at_level("WARNING", "relunmd"), ComparisonDisplay(Console(file=Full())) as display:
+        make([run_of(contender=Contender("improving", improving, {}))], Results(tmp_path), display)
     assert len((tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines()) == 1
-    assert [message for message in caplog.messages if "Progress cannot be shown" in message] == [
-        "Progress cannot be shown any more: [Errno 28] No space left on device"
+    assert [message for message in caplog.messages if "Progress is no longer shown" in message] == [
+        "Progress is no longer shown: [Errno 28] No space left on device"
     ]

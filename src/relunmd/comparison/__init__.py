@@ -5,8 +5,8 @@ outside of that. Results are written as they come, so an interrupted comparison 
 adds a method of your own to all comparisons. On the command line: ``relunmd compare``.
 """
 
-from relunmd.comparison.comparison_runs import compare
-from relunmd.comparison.contenders import Contender, added, built_in, register, registered, unregister
-from relunmd.comparison.outcome import Comparison
+from relunmd.comparison.comparison_result import Comparison
+from relunmd.comparison.contenders import Contender, built_in, register, registered, unregister
+from relunmd.comparison.matrix_comparison import compare
 
-__all__ = ["Comparison", "Contender", "added", "built_in", "compare", "register", "registered", "unregister"]
+__all__ = ["Comparison", "Contender", "built_in", "compare", "register", "registered", "unregister"]

@@ -1,151 +1,128 @@
-"""What the report of a comparison says and shows."""
+"""The report of a comparison: its finding in words, charts, tables and pictures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.comparison import image_detection, pictures
-from relunmd.comparison.contenders import NMF
-from relunmd.comparison.experiment import TSVD, mean, milliseconds, seconds_each
-from relunmd.comparison.outcome import Comparison, ratio, settled_at
-from relunmd.comparison.report import (
-    Block,
-    Cell,
-    Drawing,
-    Link,
-    Paragraph,
-    Part,
-    Picture,
-    Report,
-    Section,
-    Strong,
-    Table,
-)
-from relunmd.comparison.report_building import PICTURES
+from relunmd import plot
+from relunmd.comparison import pictures
+from relunmd.comparison.comparison_result import Comparison, settling_time
+from relunmd.comparison.contenders import NMF, TSVD
+from relunmd.comparison.report import Block, Cell, Link, Paragraph, Part, Picture, Report, Section, Strong, Table
 from relunmd.engine.matrix import Source
-from relunmd.plot import image_sheets, style
+from relunmd.plot import style
 from relunmd.plot.chart import Line
 from relunmd.plot.curves import convergence_chart, error_by_rank_chart, spectrum_chart
 from relunmd.plot.subjects import Factors
 
-__all__ = ["comparison_report", "finding"]
-
 Array = NDArray[Any]
+_BASELINES = {TSVD.label: "the truncated SVD", NMF.label: "NMF"}
+"""The baselines as sentences call them."""
+_EXACT = 1e-12
 _SHEETS = 6
 _COMPONENTS_NAMED, _COLUMNS_NAMED = 20, 8
+_PICTURES = ("spectrum.png", "components.png", "reconstructions.png", "error_by_rank.png", "convergence_*.png")
+_NO_ITERATION = "No run has finished an iteration."
 
 
 def comparison_report(
     found: Comparison,
     X: Source,
     column_names: Sequence[str] | None,
-    who_is_who: Mapping[str, str],
+    summaries: Mapping[str, str],
     environments: Sequence[Mapping[str, Any]],
 ) -> Report:
-    """The report, its pictures written into the comparison's folder."""
-    what: list[Part] = [
+    """Return the report, and write its pictures to the comparison's folder."""
+    for path in (path for pattern in _PICTURES for path in found.folder.glob(pattern)):
+        path.unlink()  # Of an earlier report, which may have had other ranks.
+    introduction: list[Part] = [
         "relunmd approximates a sparse nonnegative matrix by X ≈ max(0, WH) (",
         Link("Seraghiti et al. 2023", "https://arxiv.org/abs/2305.08687"),
-        "). The error is ‖X − max(0, WH)‖ / ‖X‖. The algorithms have the same X and the same start; only their own ",
-        "work is timed, and they are scored outside of that. What the names mean is at the bottom. The folder that ",
-        "this page was made in has every run in comparison.csv and comparison.json, and the charts in points.csv.",
+        "). The error is ‖X − max(0, WH)‖ / ‖X‖. All algorithms have the same X and the same initial factors; only ",
+        "their own work is timed, and scoring is not. The names are explained at the bottom. The folder of this page ",
+        "holds all runs in comparison.csv and comparison.json, and the points of the charts in points.csv.",
     ]
-    sections = [_over_time(found), _all_runs(found)]
-    if len(found.ranks) > 1:
-        sections.insert(0, _by_rank(found))
+    sections = [_by_rank(found)] if len(found.ranks) > 1 else []
+    sections += [_over_time(found), _all_runs(found)]
     with_factors = next((rank for rank in reversed(found.ranks) if found.factors(rank)), None)
     if with_factors is not None:
         sections += _of_factors(found, with_factors, X, column_names)
-    _remove_stale(found, sections)
-    names = Table(["name", "what it is"], [[label, meaning] for label, meaning in who_is_who.items()], "names")
-    sections.append(Section("names", "What the names mean", [names]))
+    names = Table(["name", "meaning"], [[label, summary] for label, summary in summaries.items()], "names")
+    sections.append(Section("names", "Names", [names]))
     title = f"{found.name}: algorithms compared"
-    return Report(title, finding(found), [what, *found.notes], sections, found.settings, environments)
+    return Report(title, finding(found), [introduction, *found.notes], sections, found.settings, environments)
 
 
 def finding(found: Comparison) -> str:
-    """What came out, in a sentence or two."""
-    errors = found.errors()
+    """Return the result of a comparison in a few sentences."""
     unfinished = {rank for rank, _ in found.to_come}
-    ranks = [rank for rank in found.ranks if any(rank in by_rank for by_rank in errors.values())]
+    ranks = [rank for rank in found.ranks if found.ranking(rank)]
     if not ranks:
-        return "No run has finished an iteration."
+        return _NO_ITERATION
     finished = [rank for rank in ranks if rank not in unfinished]
-    said = "" if finished else "Of what has been run so far: "
-    top = (finished or ranks)[-1]
-    order, first = found.ranking(top), _first(found, top)
-    error = errors[order[0]][top]
-    if error < _EXACT:
-        said += f"At rank {top} {_names(first)} {'is' if len(first) == 1 else 'are'} exact."
-    else:
-        said += f"At rank {top} {_names(first)} {'has' if len(first) == 1 else 'have'} the smallest error, {error:.4g}"
-        below = [
-            _below(error, errors[label][top], _NAMES[label])
-            for label in _NAMES
-            if label not in first and top in errors.get(label, {})
-        ]
-        said += f": {' and '.join(below)}." if below else "."
-        second = order[1] if len(order) > 1 else None
-        if len(first) == 1 and second is not None and not {order[0], second} & _NAMES.keys():
-            when = _reached(found, top, order[0], errors[second][top])
-            told = f"{second}, {errors[second][top]:.4g}"
-            said += f" It has the error of the next ({told}) after {when:.3g} s." if when else f" The next is {told}."
-    if all(label in _NAMES for label in first):
-        best = next((label for label in order if label not in _NAMES), None)
-        said += f" The best of the algorithms is {best}, {errors[best][top]:.4g}." if best else ""
-    others = (finished or ranks)[:-1]
+    *others, top = finished or ranks
+    errors, first = _errors(found, top), _first(found, top)
+    sentences = [("" if finished else "Of what has been run so far: ") + _best_at(found, top)]
+    algorithms = [label for label in errors if label not in _BASELINES]
+    if algorithms and all(label in _BASELINES for label in first):
+        sentences.append(f"The best of the algorithms is {algorithms[0]}, {errors[algorithms[0]]:.4g}.")
     winners = {rank: _first(found, rank) for rank in others}
     if others and all(names == first for names in winners.values()):
-        are = "It is" if len(first) == 1 else "They are"
-        said += f" {are} first at rank{'s' * (len(others) > 1)} {_listed(list(map(str, others)))} too."
+        subject = "It is" if len(first) == 1 else "They are"
+        sentences.append(f"{subject} first at rank{'s' * (len(others) > 1)} {_listed(map(str, others))} too.")
     else:
-        for rank, names in winners.items():
-            said += f" At rank {rank} {_names(names)} {'is' if len(names) == 1 else 'are'} first."
-    return said
+        sentences += [f"At rank {rank} {_named(names, 'is', 'are')} first." for rank, names in winners.items()]
+    return " ".join(sentences)
 
 
-_NAMES = {TSVD.label: "the truncated SVD", NMF.label: "NMF"}
-"""The baselines in a sentence."""
-_EXACT = 1e-12
+def _best_at(found: Comparison, rank: int) -> str:
+    """Return which algorithm is best at a rank, by how much, and how it compares with the next."""
+    errors, first = _errors(found, rank), _first(found, rank)
+    best = errors[first[0]]
+    if best < _EXACT:
+        return f"At rank {rank} {_named(first, 'is', 'are')} exact."
+    gains = [
+        f"{errors[label] / best:.3g} times smaller than {name}'s {errors[label]:.4g}"
+        if best < 0.05 * errors[label]
+        else f"{1 - best / errors[label]:.0%} below {name}'s {errors[label]:.4g}"
+        for label, name in _BASELINES.items()
+        if label in errors and label not in first
+    ]
+    text = f"At rank {rank} {_named(first, 'has', 'have')} the smallest error, {best:.4g}"
+    text += f": {' and '.join(gains)}." if gains else "."
+    winner, second = [*errors, "", ""][:2]
+    if len(first) > 1 or not second or {winner, second} & _BASELINES.keys():
+        return text
+    curves = [zip(run["curve"]["time"], run["curve"]["error"], strict=True) for run in found.of(rank, winner)]
+    times = [next((time for time, error in curve if error <= errors[second]), 0.0) for curve in curves]
+    after = f"It reaches the error of the next ({second}, {errors[second]:.4g}) after {fmean(times):.3g} s."
+    return f"{text} {after if all(times) else f'The next is {second}, {errors[second]:.4g}.'}"
+
+
+def _errors(found: Comparison, rank: int) -> dict[str, float]:
+    """Return the errors at a rank, best first."""
+    return {label: found.errors()[label][rank] for label in found.ranking(rank)}
 
 
 def _first(found: Comparison, rank: int) -> list[str]:
-    """Who is first at a rank: several, if their errors are the same in the digits that are shown."""
-    errors, order = found.errors(), found.ranking(rank)
-    best = errors[order[0]][rank]
-    return [
-        label
-        for label in order
-        if f"{errors[label][rank]:.4g}" == f"{best:.4g}" or max(errors[label][rank], best) < _EXACT
-    ]
+    """Return the best algorithms at a rank: those whose errors agree in the digits that are shown."""
+    errors = _errors(found, rank)
+    best = min(errors.values(), default=0.0)
+    return [label for label, e in errors.items() if f"{e:.4g}" == f"{best:.4g}" or max(e, best) < _EXACT]
 
 
-def _below(error: float, other: float, name: str) -> str:
-    if error < 0.05 * other:
-        return f"{other / error:.3g} times smaller than {name}'s {other:.4g}"
-    return f"{1 - error / other:.0%} below {name}'s {other:.4g}"
+def _named(labels: Sequence[str], one: str, several: str) -> str:
+    """Return labels as the subject of a sentence, with its verb."""
+    return f"{_listed(_BASELINES.get(label, label) for label in labels)} {one if len(labels) == 1 else several}"
 
 
-def _names(labels: Sequence[str]) -> str:
-    return _listed([_NAMES.get(label, label) for label in labels])
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-
-
-def _reached(found: Comparison, rank: int, label: str, error: float) -> float | None:
-    """Seconds after which an algorithm had an error, the mean over the starts; None if one did not."""
-    times = []
-    for run in found.of(rank, label):
-        curve = run["curve"]
-        there = [t for t, e in zip(curve["time"], curve["error"], strict=True) if e <= error]
-        if not there:
-            return None
-        times.append(there[0])
-    return mean(times) or None
+def _listed(words: Iterable[str]) -> str:
+    *some, last = words
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 def _by_rank(found: Comparison) -> Section:
@@ -157,79 +134,54 @@ def _by_rank(found: Comparison) -> Section:
 
 
 def _over_time(found: Comparison) -> Section:
-    errors = found.errors()
     blocks: list[Block] = []
     for rank in found.ranks:
-        curves = found.curves(rank)
-        if not curves:
-            continue
-        base = errors.get(TSVD.label, {}).get(rank)
-        lines = () if base is None else (Line("TSVD", base),)
-        chart = convergence_chart(curves, f"Error over time at rank {rank}: {found.name}", lines=lines)
-        order = ", ".join(f"{label} {errors[label][rank]:.4g}" for label in found.ranking(rank))
-        alt = f"At the end, best first: {order}."
-        blocks.append(pictures.drawing([chart], found.folder / f"convergence_{rank}.png", alt))
-    if not blocks:
-        return Section("error over time", "Error over time", [Paragraph("No run has finished an iteration.")])
-    words = (
-        "The smallest error of an iteration up to each time, beginning with that of the common start, whose making is "
-        f"not timed{'; means over the starts' * _several_starts(found)}. NMF begins with a start of its own, whose "
-        "making is timed; its first sweeps, far above the others, are left out."
+        curves, errors = found.curves(rank), _errors(found, rank)
+        if curves:
+            lines = (Line("TSVD", errors[TSVD.label]),) if TSVD.label in errors else ()
+            chart = convergence_chart(curves, f"Error over time at rank {rank}: {found.name}", lines=lines)
+            alt = f"At the end, best first: {', '.join(f'{label} {error:.4g}' for label, error in errors.items())}."
+            blocks.append(pictures.drawing([chart], found.folder / f"convergence_{rank}.png", alt))
+    text = (
+        "The smallest error of an iteration up to each time, beginning with the common initial factors, whose "
+        f"computation is not timed{'; means over the seeds' * _several_seeds(found)}. NMF has its own initialization, "
+        "which is timed; its first sweeps, far above the others, are left out."
     )
-    return Section("error over time", "Error over time", [Paragraph(words), *blocks])
-
-
-def _remove_stale(found: Comparison, sections: Sequence[Section]) -> None:
-    """Pictures that an earlier report of this folder had, and this one has not."""
-    blocks = [block for section in sections for block in section.blocks]
-    shown = {block.file for block in blocks if isinstance(block, Picture)}
-    shown |= {block.picture.file for block in blocks if isinstance(block, Drawing) and block.picture is not None}
-    for pattern in PICTURES:
-        for path in found.folder.glob(pattern):
-            if path.name not in shown:
-                path.unlink()
+    return Section("error over time", "Error over time", [Paragraph(text if blocks else _NO_ITERATION), *blocks])
 
 
 def _all_runs(found: Comparison) -> Section:
-    several = _several_starts(found)
-    columns = ["rank", "algorithm", "error", *(["over the starts"] if several else []), "to TSVD's", "iterations"]
-    columns += ["ms each", "s to 1 %"]
-    errors = found.errors()
+    several = _several_seeds(found)
+    columns = ["rank", "algorithm", "error", "range over the seeds", "to TSVD's", "iterations", "ms each", "s to 1 %"]
     rows: list[list[Cell]] = []
     for rank in found.ranks:
-        base = errors.get(TSVD.label, {}).get(rank)
-        first = _first(found, rank) if found.ranking(rank) else []
-        for label in found.ranking(rank):
-            runs = found.of(rank, label)
-            error = errors[label][rank]
-            share = ratio(error, base)
-            shown = f"{error:.6g}"
-            spread = [f"{min(r['error'] for r in runs):.4g}–{max(r['error'] for r in runs):.4g}"] if several else []
-            settled = [s for run in runs if (s := settled_at(run)) is not None]
-            one_step = label == TSVD.label
-            rows.append(
-                [
-                    str(rank),
-                    label,
-                    Strong(shown) if label in first else shown,
-                    *spread,
-                    "–" if share is None or one_step or max(error, base or 0) < _EXACT else _signed(share - 1),
-                    "–" if one_step else f"{mean([run['n_iter'] for run in runs]):.0f}",
-                    "–" if one_step else milliseconds(mean([seconds_each(dict(run)) for run in runs]), 2),
-                    f"{mean(settled):.3g}" if settled else "–",
-                ]
-            )
-        idle = [label for label in found.labels if rank not in errors.get(label, {})]
-        rows += [[str(rank), label, *(["–"] * (len(columns) - 2))] for label in idle]
+        errors, first = _errors(found, rank), _first(found, rank)
+        rows += [_row(found, rank, label, errors, label in first) for label in errors]
+        rows += [[str(rank), label, *("–" * 6)] for label in found.labels if label not in errors]
+    if not several:
+        columns, rows = [*columns[:3], *columns[4:]], [[*row[:3], *row[4:]] for row in rows]
     note = (
-        "“To TSVD's” is how far the error is from the truncated SVD's at the same rank; “s to 1 %” are the seconds "
-        "after which the error was within one hundredth of the smallest that the run reached"
-        + (" (means over the starts)." if several else ".")
+        "“To TSVD's” is the difference from the error of the truncated SVD at the same rank; “s to 1 %” is the time in "
+        f"seconds until the error was within 1 % of the smallest of the run{' (means over the seeds)' * several}."
     )
-    return Section("table", "All of it in a table", [Table(columns, rows, "errors and times"), Paragraph(note)])
+    return Section("table", "All results", [Table(columns, rows, "errors and times"), Paragraph(note)])
 
 
-def _several_starts(found: Comparison) -> bool:
+def _row(found: Comparison, rank: int, label: str, errors: Mapping[str, float], first: bool) -> list[Cell]:
+    runs, error, base = found.of(rank, label), errors[label], errors.get(TSVD.label, 0.0)
+    spread = [run["error"] for run in runs]
+    settled = [time for run in runs if (time := settling_time(run)) is not None]
+    shown: Cell = Strong(f"{error:.6g}") if first else f"{error:.6g}"
+    row = [str(rank), label, shown, f"{min(spread):.4g}–{max(spread):.4g}", "–", "–", "–", "–"]
+    if label != TSVD.label:
+        row[4] = _signed(error / base - 1) if base and max(error, base) >= _EXACT else "–"
+        row[5] = f"{fmean(run['n_iter'] for run in runs):.0f}"
+        row[6] = f"{1000 * fmean(run['time'] / run['n_iter'] for run in runs):.2f}"
+    row[7] = f"{fmean(settled):.3g}" if settled else "–"
+    return row
+
+
+def _several_seeds(found: Comparison) -> bool:
     return any(len(found.of(rank, label)) > 1 for rank in found.ranks for label in found.labels)
 
 
@@ -239,73 +191,55 @@ def _signed(share: float) -> str:
 
 
 def _of_factors(found: Comparison, rank: int, X: Source, column_names: Sequence[str] | None) -> list[Section]:
-    factors, pixels = found.factors(rank), found.image_shape
+    factors = found.factors(rank)
+    baselines = [label for label in _BASELINES if label in factors]
+    best = [label for label in factors if label not in _BASELINES]
     sections = []
-    if pixels is not None:
-        blocks: list[Block] = [
-            pictures.where_possible(lambda: _rows_picture(found, rank, factors, X, pixels)),
-            pictures.where_possible(lambda: _components_picture(found, rank, factors, pixels)),
-        ]
-        note = (
-            "Rows of X, and what each made of them at this rank; then the rows of H as images, each divided by its "
-            "largest entry: black is positive, middle grey zero, white negative."
+    if found.image_shape is not None:
+        text = (
+            "Rows of X and their approximations at this rank; then the rows of H as images, each divided by its "
+            "largest entry: black is positive, gray is zero, white is negative."
         )
-        sections.append(Section("images", f"Images at rank {rank}", [Paragraph(note), *blocks]))
+        rows = pictures.where_possible(lambda: _rows_picture(found, rank, [*best[: _SHEETS - 2], *baselines], X))
+        components = pictures.where_possible(lambda: _components_picture(found, rank, [*best[:1], *baselines]))
+        sections.append(Section("images", f"Images at rank {rank}", [Paragraph(text), rows, components]))
     if column_names is not None:
         shown = dict.fromkeys([next(iter(factors)), *(label for label in (NMF.label,) if label in factors)])
         named = [block for label in shown for block in _named_components(label, *factors[label], column_names)]
-        sections.append(Section("columns", f"What the components are of, rank {rank}", named))
-    chart = spectrum_chart(
-        [Factors(label, *pair) for label, pair in factors.items()],
-        f"Strength of components at rank {rank}: {found.name}",
-    )
-    alt = f"The singular values of WH, the strongest first: {', '.join(factors)}."
-    words = Paragraph("The singular values of WH: how many components carry the approximation.")
+        sections.append(Section("columns", f"Largest columns of the components at rank {rank}", named))
+    title = f"Strength of components at rank {rank}: {found.name}"
+    chart = spectrum_chart([Factors(label, *pair) for label, pair in factors.items()], title)
+    alt = f"The singular values of WH, strongest first: {', '.join(factors)}."
+    text = "The singular values of WH show how many components carry the approximation."
     drawn = pictures.drawing([chart], found.folder / "spectrum.png", alt)
-    return [*sections, Section("components", f"Components at rank {rank}", [words, drawn])]
+    return [*sections, Section("components", f"Components at rank {rank}", [Paragraph(text), drawn])]
 
 
-def _shown(found: Comparison, factors: Mapping[str, tuple[Array, Array]]) -> list[str]:
-    """Whose images are shown: the best few, and the baselines."""
-    best = [label for label in factors if label not in (TSVD.label, NMF.label)][: _SHEETS - 2]
-    return [*best, *(label for label in (TSVD.label, NMF.label) if label in factors)]
-
-
-def _rows_picture(
-    found: Comparison, rank: int, factors: Mapping[str, tuple[Array, Array]], X: Source, pixels: tuple[int, int]
-) -> Picture:
-    chosen = image_sheets.sample_rows(X.shape[0])
-    sheets = {"X": np.vstack([image_detection.read_rows(X, slice(row, row + 1)) for row in chosen.tolist()])}
-    for label in _shown(found, factors):
-        W, H = factors[label]
-        sheets[label] = np.maximum(0, W[chosen] @ H)
-    height = 0.69 * len(sheets) * min(2.0, pixels[0] / pixels[1]) + 0.5
-    made, (ax,) = style.figure(9.6, max(2.0, height))
-    image_sheets.draw_rows(sheets, ax, pixels, f"Rows of {found.name} and their reconstructions at rank {rank}")
-    pictures.save(made, found.folder / "reconstructions.png")
-    alt = f"{len(chosen)} rows of X as images, and below them their reconstructions by {', '.join(list(sheets)[1:])}."
+def _rows_picture(found: Comparison, rank: int, labels: Sequence[str], X: Source) -> Picture:
+    height, width = found.image_shape or (1, 1)
+    figure, (ax,) = style.figure(9.6, max(2.0, 0.69 * (1 + len(labels)) * min(2.0, height / width) + 0.5))
+    title = f"Rows of {found.name} and their reconstructions at rank {rank}"
+    plot.reconstructions(replace(found, labels=tuple(labels)), X, ax, rank=rank, title=title)
+    pictures.save(figure, found.folder / "reconstructions.png")
+    alt = f"Rows of X as images, and below them their reconstructions by {', '.join(labels)}."
     return Picture("reconstructions.png", alt)
 
 
-def _components_picture(
-    found: Comparison, rank: int, factors: Mapping[str, tuple[Array, Array]], pixels: tuple[int, int]
-) -> Picture:
-    labels = _shown(found, factors)
-    labels = list(dict.fromkeys([labels[0], *(label for label in labels if label in (TSVD.label, NMF.label))]))
-    made, axes = style.figure(3.4 * len(labels), 2.7, len(labels))
+def _components_picture(found: Comparison, rank: int, labels: Sequence[str]) -> Picture:
+    figure, axes = style.figure(3.4 * len(labels), 2.7, len(labels))
     for ax, label in zip(axes, labels, strict=True):
-        image_sheets.draw_components(*factors[label], ax, pixels, title=f"{label}, rank {rank}")
-    pictures.save(made, found.folder / "components.png")
+        plot.components(replace(found, labels=(label,)), ax, rank=rank)
+    pictures.save(figure, found.folder / "components.png")
     return Picture("components.png", f"The components, rows of H, as images: {', '.join(labels)}.")
 
 
 def _named_components(label: str, W: Array, H: Array, names: Sequence[str]) -> list[Block]:
-    """The columns that are largest in each component."""
+    """Return a table of the columns that are largest in each component."""
     order = np.argsort(-np.linalg.norm(W, axis=0) * np.linalg.norm(H, axis=1), kind="stable")
     rows = []
     for place, component in enumerate(order[:_COMPONENTS_NAMED].tolist(), 1):
         row = H[component] * (1 if np.abs(H[component]).max() == H[component].max() else -1)
-        largest = np.argsort(-row, kind="stable")[:_COLUMNS_NAMED]
-        rows.append([str(place), ", ".join(names[column] for column in largest.tolist() if row[column] > 0)])
-    words = Paragraph(f"The columns of X with the largest entries in each row of H of {label}, strongest first.")
-    return [words, Table(["component", "columns"], rows, f"columns, {label}")]
+        largest = np.argsort(-row, kind="stable")[:_COLUMNS_NAMED].tolist()
+        rows.append([str(place), ", ".join(names[column] for column in largest if row[column] > 0)])
+    text = f"The columns of X with the largest entries in each row of H of {label}, strongest first."
+    return [Paragraph(text), Table(["component", "columns"], rows, f"columns, {label}")]

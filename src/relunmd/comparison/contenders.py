@@ -1,7 +1,7 @@
-"""Who takes part: a contender is a name and a method that yields its factors after every iteration.
+"""What is compared: a contender is a label and a method that yields its factors after every iteration.
 
-The paper's algorithms and every other one of the library are contenders by themselves. A user's
-own joins by `register`: nothing of the library is needed for it but the function.
+Every algorithm of the library is a contender. A method of your own becomes one by `register`; it needs nothing of the
+library.
 """
 
 import hashlib
@@ -28,43 +28,60 @@ from relunmd.init.given import GivenInit
 from relunmd.memory_check import check_memory
 from relunmd.plot.chart import PAPER, shown_name
 
-__all__ = ["NMF", "Contender", "Method", "added", "built_in", "register", "registered", "unregister"]
-
 log = logging.getLogger("relunmd")
 Array = NDArray[Any]
 Method = Callable[[Array, Array, Array], Iterator[tuple[Array, Array]]]
-"""``method(X, W, H)``: yields the factors (W, H) after every iteration, from the start it is given.
+"""``method(X, W, H)`` yields the factors (W, H) after every iteration, from the given initial factors.
 
-X is m×n, float64 and read-only; W and H are copies of its own. What it does between two yields is
-timed, what the caller does is not. It need not end: the runner stops it.
+X is m×n, float64 and read-only; W and H are copies. The time between two yields is measured. The method need not end.
 """
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A method under the name that tables and pictures show; `settings` tell its results apart from others'."""
+    """A method with the label that tables and pictures show.
+
+    Parameters
+    ----------
+    label : str
+        Name in tables and pictures.
+    method : callable
+        ``method(X, W, H)`` yields (W, H) after every iteration.
+    settings : mapping, default={}
+        What distinguishes its results from those of other contenders; written to the results.
+    takes : {"dense", "memory", "anything"}, default="dense"
+        How X is passed: as a float64 array; as that or CSR in float64; or as the user gave it.
+    """
 
     label: str
     method: Method = field(compare=False, repr=False)
     settings: Mapping[str, Any] = field(default_factory=dict, compare=False)
     takes: str = field(default="dense", compare=False)
-    """How it is given X: "dense", a float64 array; "memory", that or CSR in float64; "anything", as the user has it."""
 
 
 def built_in(algorithm: str | Algorithm, label: str | None = None) -> Contender:
-    """An algorithm of the library as a contender, by name or by settings.
+    """Return an algorithm of the library as a contender.
 
+    Parameters
+    ----------
+    algorithm : str or Algorithm
+        A name of `relunmd.algorithms()`, or an instance with settings.
+    label : str, default=None
+        Name in tables and pictures; the algorithm's name by default.
+
+    Returns
+    -------
+    Contender
+
+    Examples
+    --------
     >>> from relunmd import ANMD, comparison
     >>> comparison.built_in("3b").label, comparison.built_in(ANMD(beta0=0.9), "bold").settings["beta0"]
     ('3B-NMD', 0.9)
     """
-    settings = ALGORITHMS[algorithm]() if isinstance(algorithm, str) else algorithm
-    return Contender(
-        label or shown_name(settings.name),
-        lambda X, W, H: _iterates(settings, X, W, H),
-        {"algorithm": settings.name} | settings.settings(),
-        "anything",
-    )
+    method = ALGORITHMS[algorithm]() if isinstance(algorithm, str) else algorithm
+    settings = {"algorithm": method.name} | method.settings()
+    return Contender(label or shown_name(method.name), partial(_iterates, method), settings, "anything")
 
 
 def _iterates(algorithm: Algorithm, X: Any, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
@@ -73,7 +90,7 @@ def _iterates(algorithm: Algorithm, X: Any, W: Array, H: Array) -> Iterator[tupl
     with ThreadExecutor(usable_cores()) as executor:
         problem = make_problem(source, W.dtype, W.shape[1], executor)
         state = algorithm.first_state(problem, *GivenInit(W, H).make(problem, np.random.default_rng(0)))
-        if algorithm.finished(state):  # It is all in the start, as with the baseline.
+        if algorithm.finished(state):  # The baseline has no iterations.
             yield state.W, state.H / problem.matrix.scale
         while not algorithm.finished(state):
             state = algorithm.next_state(problem, state)
@@ -81,34 +98,50 @@ def _iterates(algorithm: Algorithm, X: Any, W: Array, H: Array) -> Iterator[tupl
 
 
 def _nmf(X: Any, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
-    """scikit-learn's coordinate descent, sweep by sweep, from NNDSVDa: its factors may not be negative."""
-    start: dict[str, Any] = {"init": "nndsvda"}
+    """Yield the sweeps of scikit-learn's coordinate descent from NNDSVDa: its factors may not be negative."""
+    options: dict[str, Any] = {"init": "nndsvda"}
     while True:
-        # One sweep a call is the same as many: the method has no memory. What it checks each time was checked before.
+        # The method has no memory, so one sweep per call equals many; its checks of X were made before.
         with config_context(assume_finite=True, skip_parameter_validation=True):
-            W, H, _ = non_negative_factorization(X, n_components=len(H), max_iter=1, tol=0.0, random_state=0, **start)
+            W, H, _ = non_negative_factorization(X, n_components=len(H), max_iter=1, tol=0.0, random_state=0, **options)
         yield W, H
-        start = {"init": "custom", "W": W, "H": H}
+        options = {"init": "custom", "W": W, "H": H}
 
+
+TSVD = built_in("tsvd")
+"""The baseline max(0, X_r), from the truncated SVD."""
 
 NMF = Contender("NMF", _nmf, {"library": "scikit-learn", "solver": "cd", "init": "nndsvda"}, "memory")
-"""The other baseline: X ≈ WH with W, H ≥ 0."""
+"""The baseline X ≈ WH with W, H ≥ 0."""
 
 _registered: dict[str, Contender] = {}
 
 
-def register(label: str, **settings: Any) -> Callable[[Callable[..., Iterator[tuple[Array, Array]]]], Any]:
-    """Let a method of one's own take part in every experiment from here on.
+def register(label: str, **settings: Any) -> Callable[[Any], Any]:
+    """Add a method of your own to all comparisons; a decorator.
 
     Parameters
     ----------
-    label : what tables and pictures call it
-    settings : numbers, strings, lists: handed to the method by name, and written down with its results
+    label : str
+        Name in tables and pictures.
+    **settings : int, float, str, list or None
+        Passed to the method by name, and written to the results.
 
-    A finished run is not made again for the same label, settings and source of the method. Of functions
-    that the method calls nothing is known: after changing one, take another folder or setting.
+    Returns
+    -------
+    callable
+        Decorator for a function ``method(X, W, H, **settings)`` that yields (W, H) after every iteration.
 
-    BLAS has one thread while the method runs, as it has for the library's algorithms.
+    Raises
+    ------
+    InputError
+        If the label is taken, or a setting cannot be written as JSON.
+
+    Notes
+    -----
+    A finished run is not repeated for the same label, settings and source of the method. Changes of functions that the
+    method calls are not detected: use another folder or setting after such a change. BLAS has one thread while the
+    method runs, as for the library's algorithms.
 
     Examples
     --------
@@ -123,47 +156,51 @@ def register(label: str, **settings: Any) -> Callable[[Callable[..., Iterator[tu
     >>> comparison.unregister("shrinks")
     """
     if not isinstance(label, str) or not label.strip():
-        raise InputError(f"label must be a name to show. Got {label!r}.")
-    if label in _registered or label in PAPER.values() or label in ALGORITHMS or label == NMF.label:
-        raise InputError(f"label must be new. Got {label!r}, which takes part already.")
+        raise InputError(f"label must be a nonempty string; got {label!r}.")
+    if label in {*_registered, *PAPER.values(), *ALGORITHMS, NMF.label}:
+        raise InputError(f"label must be new; {label!r} already takes part.")
     try:
         written = json.loads(json.dumps(settings, allow_nan=False))
     except (TypeError, ValueError) as reason:
         raise InputError(
-            f"settings of {label!r} must be numbers, strings, lists or None. Got {settings!r}."
+            f"settings of {label!r} must be numbers, strings, lists or None; got {settings!r}."
         ) from reason
 
-    def join(method: Any) -> Any:
+    def decorate(method: Any) -> Any:
         if not callable(method):
-            raise InputError(f"A method must be a function of X, W and H. Got {method!r}.")
-        told = written | {"source": _fingerprint(method)}
-        _registered[label] = Contender(label, partial(method, **settings) if settings else method, told)
+            raise InputError(f"register must decorate a function of X, W and H; got {method!r}.")
+        _registered[label] = Contender(label, partial(method, **settings), written | {"source": _fingerprint(method)})
         return method
 
-    return join
+    return decorate
 
 
 def _fingerprint(method: Any) -> str:
-    """A short hash of the method's source, so that an edited one is run again; empty if there is no source."""
+    """Return a short hash of the method's source, so that an edited one is run again; empty without source."""
     try:
         source = inspect.getsource(method)
     except (OSError, TypeError):
-        log.info("The source of %r is not to be had: change a setting when you change it", method)
+        log.info("The source of %r is not available: change a setting when you change it", method)
         return ""
     return hashlib.sha256(source.encode()).hexdigest()[:12]
 
 
 def unregister(label: str) -> None:
-    """Take back what `register` did."""
+    """Remove a registered method from comparisons.
+
+    Parameters
+    ----------
+    label : str
+        The label that was given to `register`.
+    """
     _registered.pop(label, None)
 
 
 def registered() -> list[Contender]:
-    """Users' own."""
+    """Return the registered methods.
+
+    Returns
+    -------
+    list of Contender
+    """
     return list(_registered.values())
-
-
-def added() -> list[Contender]:
-    """The contenders that the paper does not have: the library's other algorithms, and users' own."""
-    ours = [built_in(name) for name in ALGORITHMS if name not in PAPER]
-    return ours + registered()

@@ -1,94 +1,125 @@
-"""Makes the runs of a plan that are not there yet, matrix by matrix and start by start, and says how long it will take.
+"""Makes the runs that are missing, matrix by matrix and initialization by initialization, and then the report.
 
-Runs that several experiments share are made once. A data set that cannot be had, or a contender
-that fails, is noted, and the others go on.
+A run that several experiments share is made once. A data set that is missing, or a contender that fails, is noted, and
+the other runs are made.
 """
 
 import logging
-import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
-from relunmd.comparison.plan import Run
-from relunmd.comparison.plan_display import Display
+from relunmd.comparison.comparison_display import ComparisonDisplay
+from relunmd.comparison.report import Report, write_report
 from relunmd.comparison.result_file import Results
-from relunmd.comparison.timed_run import Arena, Start
+from relunmd.comparison.run_plan import Run
+from relunmd.comparison.timed_run import Evaluator, InitialFactors
 from relunmd.errors import DatasetError, InputError, RelunmdError
-
-__all__ = ["Outcome", "carry_out"]
 
 log = logging.getLogger("relunmd")
 
 
 @dataclass
-class Outcome:
-    """What could not be run: sentences by matrix name, and by the key of a run; and whether it was interrupted."""
+class Runner:
+    """Makes runs, adds them to the results, and keeps the reasons of those that could not be made.
 
+    Attributes
+    ----------
+    results : Results
+        The finished runs.
+    display : ComparisonDisplay
+        The progress display.
+    announce : bool
+        Whether to print the path of the report.
+    missing : dict
+        Why a matrix could not be used, by its name.
+    failed : dict
+        Why a run failed, by its key.
+    interrupted : bool
+        Whether the runs ended by Ctrl-C.
+    """
+
+    results: Results
+    display: ComparisonDisplay
+    announce: bool = False
     missing: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
 
+    def make_report(self, runs: Sequence[Run], report: Callable[[], Report]) -> Path:
+        """Make the runs that are missing, write the report of all of them, and return the path of the page.
 
-def carry_out(runs: Iterable[Run], results: Results, display: Display, outcome: Outcome | None = None) -> Outcome:
-    """Make every run that `results` do not have; what becomes of it is noted in `outcome`."""
-    outcome = Outcome() if outcome is None else outcome
-    todo = _grouped([run for run in runs if not results.has(run)])
-    display.plan([run for starts in todo.values() for group in starts.values() for run in group])
-    for name, starts in todo.items():
-        matrix = next(iter(starts.values()))[0].case.matrix
-        display.say(f"{name}: loading")
+        Ctrl-C ends the runs, and is raised again once the report of the finished ones has been written.
+        """
+        interrupt = None
+        with self.display:
+            if find_spec("matplotlib") is None:
+                self.display.print("Only charts are drawn: pictures need matplotlib (pip install 'relunmd[plot]').")
+            try:
+                self.make(runs)
+            except KeyboardInterrupt as reason:
+                if not any(map(self.results.get, runs)):
+                    raise
+                self.interrupted, interrupt = True, reason
+            self.display.now("the report")
+            page = write_report(report(), self.results.folder)
+            if self.announce:
+                self.display.print(f"Report: {page}")
+        if interrupt is not None:
+            raise interrupt
+        return page
+
+    def make(self, runs: Sequence[Run]) -> None:
+        """Make the runs that are missing."""
+        groups: dict[str, dict[tuple[int, str, int], list[Run]]] = {}
+        todo = {run.key: run for run in runs if not self.results.has(run)}.values()
+        for run in todo:
+            case = run.case
+            groups.setdefault(case.matrix.name, {}).setdefault((case.rank, case.init, case.seed), []).append(run)
+        initializations = [group[0].case for by in groups.values() for group in by.values()]
+        expected = sum(case.expected_initialization for case in initializations)
+        self.display.plan(len(todo), expected + sum(run.case.expected_seconds for run in todo))
+        for name, by_initialization in groups.items():
+            self.display.now(f"{name}: loading")
+            try:
+                evaluator = Evaluator(next(iter(by_initialization.values()))[0].case.matrix.load())
+                for (rank, init, seed), group in by_initialization.items():
+                    self.display.now(f"{name}, rank {rank}: {init} initialization, seed {seed}")
+                    initial = evaluator.initialize(rank, init, seed)
+                    self.display.advance(group[0].case.expected_initialization, 0)
+                    for run in group:
+                        self._make(run, evaluator, initial)
+            except (DatasetError, InputError, MemoryError) as reason:
+                self.missing[name] = f"{name}: {reason}"
+                skipped = [run for group in by_initialization.values() for run in group if not self.results.has(run)]
+                self.display.advance(sum(run.case.expected_seconds for run in skipped), len(skipped))
+                self.display.print(f"{name}: {reason}")
+
+    def _make(self, run: Run, evaluator: Evaluator, initial: InitialFactors) -> None:
+        case, label = run.case, run.contender.label
+        what = f"{case.matrix.name}, rank {case.rank}, seed {case.seed}: {label}"
+        self.display.now(what)
         try:
-            arena = Arena(matrix.load())
-            for (rank, init, seed), group in starts.items():
-                display.say(f"{name}, rank {rank}: the {init} start, seed {seed}")
-                begin = time.perf_counter()
-                start = arena.start(rank, init, seed)
-                display.started(group[0], time.perf_counter() - begin)
-                for run in group:
-                    _one(arena, run, start, results, display, outcome)
-        except (DatasetError, InputError, MemoryError) as reason:
-            outcome.missing[name] = f"{name}: {reason}"
-            display.skip([r for group in starts.values() for r in group if not results.has(r)], f"{name}: {reason}")
-    return outcome
+            trajectory = evaluator.run(run.contender, initial, case.limits, case.keep_factors, self.display.iteration)
+        except Exception as reason:  # A contender may be anybody's code; the others still run.
+            log.exception("%s failed", what)
+            self.failed[run.key] = why = f"{type(reason).__name__}: {reason}{_location(reason)}"
+            self.display.finish(case.expected_seconds, f"{what} failed: {why}")
+            return
+        record = self.results.add(run, initial, trajectory)
+        count = record["n_iter"]
+        result = f"{record['error']:.3e} after {count} iteration{'s' * (count != 1)} in {record['time']:.2f} s"
+        if count == 0 and case.limits.max_iter != 0:
+            result = "no iteration within its limits"
+        place = f"{case.matrix.name}, r={case.rank}, {case.init} initialization {case.seed}"
+        self.display.finish(case.expected_seconds, f"{place}: {label} {result}")
 
 
-def _one(arena: Arena, run: Run, start: Start, results: Results, display: Display, outcome: Outcome) -> None:
-    begin = time.perf_counter()
-    keeps = run.case.keep_factors or run.case.measure is not None
-    what = f"{run.case.matrix.name}, rank {run.case.rank}, seed {run.case.seed}: {run.contender.label}"
-    display.say(what)
-    try:
-        course = arena.run(run.contender, start, run.case.limits, keeps, display.tell)
-        measured = {}
-        if run.case.measure is not None and course.best is not None:
-            measured = run.case.measure(arena.X, *course.best)
-    except Exception as reason:  # A contender may be anybody's code, and the others shall run on.
-        log.exception("%s failed", what)
-        why = f"{type(reason).__name__}: {reason}{_where(reason)}"
-        outcome.failed[run.key] = why
-        display.skip([run], f"{what} failed: {why}")
-        return
-    record = results.add(run, start, course, measured)
-    display.finished(run, record, time.perf_counter() - begin)
-
-
-def _where(reason: BaseException) -> str:
-    """In which line of whose file it came up, unless it is a refusal of ours."""
+def _location(reason: BaseException) -> str:
+    """Return file and line of an error, unless it is one of this library's messages."""
     if isinstance(reason, RelunmdError):
         return ""
     last = traceback.extract_tb(reason.__traceback__)[-1]
     return f" ({Path(last.filename).name}, line {last.lineno})"
-
-
-def _grouped(runs: list[Run]) -> dict[str, dict[tuple[int, str, int], list[Run]]]:
-    """Runs by matrix and by start, each once, in the order in which they first come up."""
-    groups: dict[str, dict[tuple[int, str, int], list[Run]]] = {}
-    seen: set[str] = set()
-    for run in runs:
-        if run.key not in seen:
-            seen.add(run.key)
-            case = run.case
-            groups.setdefault(case.matrix.name, {}).setdefault((case.rank, case.init, case.seed), []).append(run)
-    return groups

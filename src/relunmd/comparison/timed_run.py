@@ -1,8 +1,8 @@
-"""One run: a contender on a matrix from a given start, timed, and scored outside the timed part."""
+"""One timed run: a contender on a matrix from given initial factors, scored outside the timed part."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,15 +27,13 @@ from relunmd.loop.criteria import Limits
 from relunmd.memory_check import check_memory
 from relunmd.result import Status
 
-__all__ = ["Arena", "Course", "Start"]
-
 Array = NDArray[Any]
 _FLOAT = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
-class Start:
-    """Factors to begin with, their error, and the seconds it took to make them."""
+class InitialFactors:
+    """Initial W and H, their error, and the seconds it took to compute them."""
 
     W: Array
     H: Array
@@ -44,8 +42,8 @@ class Start:
 
 
 @dataclass
-class Course:
-    """How a run went: seconds and error after every iteration, 0 being the start; the best factors of an iteration."""
+class Trajectory:
+    """Seconds and error after every iteration, from iteration 0, and the best factors of an iteration."""
 
     times: list[float]
     errors: list[float]
@@ -54,45 +52,40 @@ class Course:
 
     @property
     def error(self) -> float:
-        """The smallest error of an iteration, or the start's if there was none."""
+        """The smallest error of an iteration, or the initial error if no iteration was finished."""
         return min(self.errors[1:], default=self.errors[0])
 
 
-class Arena:
-    """A matrix on which contenders run and are scored alike, in float64.
+class Evaluator:
+    """Runs contenders on one matrix and scores all of them alike, in float64.
 
-    An array is copied to float64; what is sparse or in a file stays what it is, and is made dense only for those who
-    cannot do with less.
+    Parameters
+    ----------
+    X : matrix
+        Whatever `relunmd.decompose` accepts. An array is copied to float64; sparse X and X in a file stay as they are,
+        and are converted only for contenders that need it.
     """
 
     def __init__(self, X: Any) -> None:
         source = check_matrix(X)
         if isinstance(source, DenseSource) and not isinstance(X, np.memmap):
-            memory.require(
-                8 * source.shape[0] * source.shape[1], "X in float64", "Keep it in a file (.npy, .h5, .zarr)."
-            )
+            size = 8 * source.shape[0] * source.shape[1]
+            memory.require(size, "X in float64", "Keep it in a file (.npy, .h5, .zarr).")
             X = np.array(X, dtype=np.float64)
             X.flags.writeable = False
-            source = DenseSource(X)
         elif sparse.issparse(X):
             X = X.tocsr()  # Once, and not by each contender.
-            source = check_matrix(X)
-        self.X = X
-        self._source = source
+        self.X, self._source = X, check_matrix(X)
         kernels.warm_up(_FLOAT)
         self._executor = ThreadExecutor(usable_cores())
         with self._executor:
             self._problem = make_problem(self._source, _FLOAT, 1, self._executor)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self._source.shape
-
     def dense(self) -> Array:
-        """X as a float64 array."""
+        """Return X as a float64 array."""
         if isinstance(self.X, np.ndarray) and not isinstance(self.X, np.memmap):
             return self.X
-        m, n = self.shape
+        m, n = self._source.shape
         memory.require(8 * m * n, "A dense X, which this method needs,", "Leave it out.", warn=True)
         X = np.empty((m, n))
         for rows, part in row_parts(self._source):
@@ -100,22 +93,19 @@ class Arena:
         X.flags.writeable = False
         return X
 
-    def _csr(self) -> Any:
-        """X as a CSR matrix of float64 in memory."""
-        needed = 24 * self._problem.facts.positives  # Values and indices, twice while they are put together.
-        memory.require(needed, "X in memory, as this method needs it,", "Leave it out.", warn=True)
-        return sparse.vstack(
-            [sparse.csr_matrix(part, dtype=np.float64) for _, part in row_parts(self._source)], format="csr"
-        )
-
-    def _given(self, contender: Contender) -> Any:
-        """X as this contender takes it."""
+    def _input(self, contender: Contender) -> Any:
+        """Return X as this contender takes it."""
         if contender.takes == "anything":
             return self.X
-        return self._csr() if contender.takes == "memory" and self._source.sparse else self.dense()
+        if contender.takes == "dense" or not self._source.sparse:
+            return self.dense()
+        needed = 24 * self._problem.facts.positives  # Values and indices, twice while they are stacked.
+        memory.require(needed, "X in memory, as this method needs it,", "Leave it out.", warn=True)
+        parts = [sparse.csr_matrix(part, dtype=np.float64) for _, part in row_parts(self._source)]
+        return sparse.vstack(parts, format="csr")
 
-    def start(self, rank: int, init: str, seed: int) -> Start:
-        """A start as `decompose` would make it from this seed, in the units of X."""
+    def initialize(self, rank: int, init: str, seed: int) -> InitialFactors:
+        """Return the initial factors that `decompose` would compute from this seed, in the units of X."""
         check_memory(self._source, _FLOAT, rank, TSVD(), INITS[init]())
         begin = time.perf_counter()
         with ThreadExecutor(usable_cores()) as executor:
@@ -123,10 +113,10 @@ class Arena:
             W, H = INITS[init]().make(problem, check_random_state(seed))
             W, H = canonical_factors(W, H, problem.matrix.scale)
         seconds = time.perf_counter() - begin
-        return Start(W, H, self.error(W, H), seconds)
+        return InitialFactors(W, H, self.error(W, H), seconds)
 
     def error(self, W: Array, H: Array) -> float:
-        """E = ‖X − max(0, WH)‖ / ‖X‖ in float64, whatever W and H are in."""
+        """Return E = ‖X − max(0, WH)‖ / ‖X‖ in float64, whatever the dtype of W and H."""
         scale = self._problem.matrix.scale
         with self._executor:
             return self._problem.error(np.asarray(W, dtype=np.float64), np.asarray(H, dtype=np.float64) * scale)
@@ -134,79 +124,68 @@ class Arena:
     def run(
         self,
         contender: Contender,
-        start: Start,
+        initial: InitialFactors,
         limits: Limits,
         keep_best: bool = False,
-        tell: Callable[[int, float], object] | None = None,
-    ) -> Course:
-        """Let a contender run until a limit is reached; only what it does itself is timed.
+        callback: Callable[[int, float], object] | None = None,
+    ) -> Trajectory:
+        """Run a contender until a limit is reached, and time only its own work.
 
-        An iteration that ends after `max_time` does not count. `keep_best` keeps the best factors;
-        `tell` is called after every iteration. BLAS has one thread, for every contender.
+        An iteration that ends after `max_time` does not count. BLAS has one thread, for every contender.
+
+        Parameters
+        ----------
+        contender : Contender
+            The method.
+        initial : InitialFactors
+            Where it begins.
+        limits : Limits
+            When it ends.
+        keep_best : bool, default=False
+            Whether to keep the best factors.
+        callback : callable, default=None
+            Called with iteration and error after every iteration.
+
+        Returns
+        -------
+        Trajectory
         """
-        course = Course([0.0], [start.error], best=(start.W, start.H) if keep_best else None)
-        if limits.max_iter == 0:
-            course.status = "No iteration was asked for."
-            return course
-        given = self._given(contender)
-        with one_blas_thread:
-            self._race(course, contender, given, start, limits, tell)
-        return course
-
-    def _race(
-        self,
-        course: Course,
-        contender: Contender,
-        given: Any,
-        start: Start,
-        limits: Limits,
-        tell: Callable[[int, float], object] | None,
-    ) -> None:
-        best_errors, best = [start.error], np.inf
-        begin = time.perf_counter()
-        with _ended(iter(contender.method(given, start.W.copy(), start.H.copy()))) as iterates:
-            while not course.status:
-                factors = next(iterates, None)
-                seconds = course.times[-1] + time.perf_counter() - begin
-                if factors is None:
-                    course.status = "It ended by itself."
-                    break
-                if limits.max_time is not None and seconds > limits.max_time:
-                    course.status = Status.MAX_TIME.message
-                    break
-                W, H = self._checked(contender, factors, start)
-                error = self.error(W, H)
-                if not np.isfinite(error):
-                    course.status = "A value that is not finite came up."
-                    break
-                if course.best is not None and error < best:
-                    course.best, best = (np.array(W), np.array(H)), error
-                course.times.append(seconds)
-                course.errors.append(error)
-                best_errors.append(min(error, best_errors[-1]))
-                reached = limits.reached(best_errors, seconds)
-                course.status = reached.message if reached else ""
-                if tell is not None:
-                    tell(len(course.errors) - 1, error)
+        run = Trajectory([0.0], [initial.error], best=(initial.W, initial.H) if keep_best else None)
+        run.status = "No iteration was requested." if limits.max_iter == 0 else ""
+        best, best_errors = np.inf, [initial.error]
+        with one_blas_thread, closing(_iterates(contender, self._input(contender), initial)) as iterates:
+            while not run.status:
                 begin = time.perf_counter()
+                factors = next(iterates, None)
+                seconds = run.times[-1] + time.perf_counter() - begin
+                if factors is None:
+                    run.status = "The method ended by itself."
+                elif limits.max_time is not None and seconds > limits.max_time:
+                    run.status = Status.MAX_TIME.message
+                elif not np.isfinite(error := self.error(*_check_factors(factors, contender, initial))):
+                    run.status = "A value that is not finite occurred."
+                else:
+                    if keep_best and error < best:
+                        run.best, best = (np.array(factors[0]), np.array(factors[1])), error
+                    run.times.append(seconds)
+                    run.errors.append(error)
+                    best_errors.append(min(error, best_errors[-1]))
+                    reached = limits.reached(best_errors, seconds)
+                    run.status = reached.message if reached else ""
+                    if callback is not None:
+                        callback(len(run.errors) - 1, error)
+        return run
 
-    def _checked(self, contender: Contender, factors: object, start: Start) -> tuple[Array, Array]:
-        """What a contender yielded, if it is W and H of the right shapes."""
-        wanted = start.W.shape, start.H.shape
-        pair = factors if isinstance(factors, tuple | list) else ()
-        shapes = tuple(np.shape(factor) for factor in pair)
-        if shapes != wanted:
-            got = shapes if pair else type(factors).__name__
-            raise InputError(f"{contender.label} must yield W and H of shapes {wanted[0]} and {wanted[1]}. Got {got}.")
-        return np.asarray(pair[0]), np.asarray(pair[1])
+
+def _iterates(contender: Contender, X: Any, initial: InitialFactors) -> Generator[Any]:
+    """Yield what the method yields; closing this closes the method."""
+    yield from contender.method(X, initial.W.copy(), initial.H.copy())
 
 
-@contextmanager
-def _ended(iterates: Iterator[Any]) -> Iterator[Iterator[Any]]:
-    """Iterates that are ended with the block: a generator gets to close what it has open."""
-    try:
-        yield iterates
-    finally:
-        close = getattr(iterates, "close", None)
-        if close is not None:
-            close()
+def _check_factors(factors: Any, contender: Contender, initial: InitialFactors) -> tuple[Array, Array]:
+    """Return W and H as a contender yielded them; raise if they do not have the right shapes."""
+    shapes = tuple(map(np.shape, factors)) if isinstance(factors, tuple | list) else type(factors).__name__
+    W, H = initial.W.shape, initial.H.shape
+    if shapes != (W, H):
+        raise InputError(f"{contender.label} must yield W and H of shapes {W} and {H}; got {shapes}.")
+    return factors[0], factors[1]

@@ -1,19 +1,18 @@
-"""What is shown while a run goes on: two lines redrawn on a terminal, a line now and then elsewhere.
+"""Progress on rich: text redrawn on a terminal, a line now and then elsewhere.
 
-The display never ends a run: whatever fails while it is drawn (a closed pipe, a full disk, a terminal that is gone)
-switches it off, with a warning in the log.
+`LiveDisplay` is the mechanism, `ProgressDisplay` shows one run of `decompose`; comparisons derive theirs from the same
+class. A display never ends a run: if its output cannot be written (a closed pipe, a full disk), it is disabled with a
+warning in the log.
 """
 
 import logging
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Any
+from collections.abc import Sequence
+from typing import IO, Any, Self, cast
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -21,202 +20,208 @@ from relunmd.loop.callback import Progress as Step
 from relunmd.loop.criteria import WINDOW, Limits
 from relunmd.memory import human_bytes
 
-__all__ = ["ProgressDisplay", "RaisingConsole", "curve"]
-
 log = logging.getLogger("relunmd")
 
 _BARS, _PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 _WIDTH = 16
 _RECENT = 20
-"""Iterations from which the speed is told."""
+"""Iterations over which the speed is averaged."""
 _COMPILING_AFTER = 3.0
 _FIRST_LINE, _LONGEST_SILENCE = 1.0, 60.0
-"""Seconds until the first plain line after the start's; the silence between two doubles up to the longest."""
+"""Seconds between the first two plain lines; the interval doubles up to the longest."""
 
 
-class RaisingConsole(Console):
-    def on_broken_pipe(self) -> None:
-        """Raise BrokenPipeError instead of ending the process and redirecting stdout, as rich does."""
-        raise
+class _Stream:
+    """A text stream that drops what cannot be written, and keeps the first failure.
+
+    rich raises errors of the stream in its refresh thread, and ends the process on a broken pipe.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.failure: Exception | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        return self._attempt("write", text) or len(text)
+
+    def flush(self) -> None:
+        self._attempt("flush")
+
+    def _attempt(self, method: str, *args: str) -> Any:
+        if self.failure is None:
+            try:
+                return getattr(self.stream, method)(*args)
+            except Exception as reason:
+                self.failure = reason
+        return None
 
 
-class _Live(Live):
-    """Calls `failed` with what goes wrong while drawing, also in the thread that redraws."""
+class LiveDisplay:
+    """Base of displays: a context manager that redraws `render()` on a terminal and leaves nothing behind.
 
-    def __init__(self, failed: Callable[[Exception], None], *given: Any, **options: Any) -> None:
-        self._failed = failed
-        super().__init__(*given, **options)
+    Parameters
+    ----------
+    console : rich.console.Console, default=None
+        Where to show progress; standard output by default.
+    """
 
-    def refresh(self) -> None:
-        try:
-            super().refresh()
-        except Exception as reason:
-            if self._refresh_thread is None:  # Starting or stopping: the caller handles it.
-                raise
-            self._failed(reason)
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = Console() if console is None else console
+        self.live: Live | None = None
+        self.disabled = False
+        self._stream = _Stream(self.console.file)
+
+    def __enter__(self) -> Self:
+        self._stream = _Stream(self.console.file)
+        self.console.file = cast("IO[str]", self._stream)
+        if self.console.is_jupyter or (self.console.is_terminal and not self.console.is_dumb_terminal):
+            self.live = Live(get_renderable=self.render, console=self.console, transient=True, refresh_per_second=8)
+            self.live.start(refresh=True)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop()
+        self.check()
+        self.console.file = self._stream.stream
+
+    def render(self) -> RenderableType:
+        """Return what a terminal shows."""
+        raise NotImplementedError
+
+    def print(self, line: str) -> None:
+        """Print a line that stays."""
+        if not self.disabled:
+            self.console.print(Text(line), soft_wrap=True)
+            self.check()
+
+    def check(self) -> None:
+        """Disable the display if writing has failed."""
+        reason = self._stream.failure
+        if reason is not None and not self.disabled:
+            self.disabled = True
+            self._stop()
+            log.warning("Progress is no longer shown: %s", str(reason) or type(reason).__name__)
+
+    def _stop(self) -> None:
+        if self.live is not None:
+            self.live.stop()
 
 
-class ProgressDisplay:
-    """Error and its fall, speed, time and what is left, with a small curve; a callback that never stops the run.
+class ProgressDisplay(LiveDisplay):
+    """Error, speed, elapsed and remaining time of a run, with a small curve; a callback that never stops the run.
 
-    It is a context manager, so that it can be seen before the first iteration, and leaves nothing on the terminal.
+    Parameters
+    ----------
+    title : str
+        Text in front, such as ``"qn, rank 16"``.
+    limits : Limits
+        The stopping criteria, from which the remaining iterations and time follow.
+    console : rich.console.Console, default=None
+        Where to show progress; standard output by default.
     """
 
     def __init__(self, title: str, limits: Limits, console: Console | None = None) -> None:
-        self._title = title
-        self._limits = limits
-        self._console = console if console is not None else RaisingConsole()
-        self._off = False
-        self._live: Live | None = None
-        self._begun = time.perf_counter()
+        super().__init__(console)
+        self._title, self._limits = title, limits
+        self._begun = self._seen = time.perf_counter()
         self._best: list[float] = []
-        self._course: list[float] = []
-        """The best error up to each iteration of the present start, and that of this start alone."""
+        self._current: list[float] = []
+        """Best error up to each iteration, of all initializations and of the current one."""
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
-        self._iteration = self._starts = 0
-        self._there: list[str] = []
-        self._seconds, self._told = 0.0, self._begun
-        self._silence, self._next_line = _FIRST_LINE, 0.0
-        self._said = False
+        self._iteration = self._initializations = 0
+        self._cluster: list[str] = []
+        self._seconds, self._interval, self._next_line = 0.0, _FIRST_LINE, 0.0
+        self._line_is_due = False
 
-    def __enter__(self) -> "ProgressDisplay":
-        self._begun = self._told = time.perf_counter()
-        if self._console.is_jupyter or (self._console.is_terminal and not self._console.is_dumb_terminal):
-            self._draw(self._go_live)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._draw(self._live.stop)
-            self._live = None
-        elif self._best and not self._said and not self._off:
-            self._draw(self._say)
-
-    def _go_live(self) -> None:
-        self._live = _Live(
-            self._switch_off,
-            get_renderable=self._lines,
-            console=self._console,
-            transient=True,
-            refresh_per_second=8,
-            screen=False,
-        )
-        self._live.start(refresh=True)
-
-    def _draw(self, draw: Callable[[], None]) -> None:
-        try:
-            draw()
-        except (Exception, SystemExit) as reason:  # rich itself ends the process by a broken pipe.
-            self._switch_off(reason)
-
-    def _switch_off(self, reason: BaseException) -> None:
-        if self._off:
-            return
-        self._off = True
-        self._console.quiet = True
-        if self._live is not None:
-            with suppress(Exception):  # It may not have started yet.
-                self._live.stop()  # sys.stdout and sys.stderr are the user's again.
-        log.warning("The progress display is switched off: %s", reason or type(reason).__name__)
+    def __exit__(self, *exception: object) -> None:
+        if self.live is None and self._line_is_due:
+            self._print_line()
+        super().__exit__(*exception)
 
     def __call__(self, step: Step) -> bool:
+        """Show an iteration."""
         if step.iteration == 0 or not self._best:
-            self._starts += 1
-            self._course = []
-        self._course.append(min(step.error, self._course[-1] if self._course else math.inf))
+            self._initializations += 1
+            self._current = []
+        self._current.append(min([step.error, *self._current[-1:]]))
         self._recent.append((step.time, step.passes))
-        self._iteration, self._seconds, self._told = step.iteration, step.time, time.perf_counter()
+        self._iteration, self._seconds, self._seen = step.iteration, step.time, time.perf_counter()
         if step.workers is not None and step.bytes_moved is not None:
-            self._there = [f"{step.workers} worker{'s' * (step.workers != 1)}, {human_bytes(step.bytes_moved)} moved"]
-        self._best.append(step.best_error)  # Last: from here on the thread that draws looks at all of it.
-        if self._off:
-            return False
-        if self._live is None and self._told - self._begun >= self._next_line:
-            self._next_line = self._told - self._begun + self._silence
-            self._silence = min(2 * self._silence, _LONGEST_SILENCE)
-            self._draw(self._say)
-        else:
-            self._said = False
+            plural = "s" * (step.workers != 1)
+            self._cluster = [f"{step.workers} worker{plural}, {human_bytes(step.bytes_moved)} moved"]
+        self._best.append(step.best_error)  # Last: the refresh thread reads the rest once there is an error.
+        self._line_is_due = True
+        self.check()
+        if self.live is None and self._seen - self._begun >= self._next_line:
+            self._next_line = self._seen - self._begun + self._interval
+            self._interval = min(2 * self._interval, _LONGEST_SILENCE)
+            self._print_line()
         return False
 
-    def _say(self) -> None:
-        line = f"{self._title}: {', '.join([*self._error(), *self._facts()])}"
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-        self._said = True
+    def _print_line(self) -> None:
+        self._line_is_due = False
+        self.print(f"{self._title}: {', '.join([*self._error(), *self._facts()])}")
 
-    def _lines(self) -> Text:
-        plain = self._console.options.ascii_only
+    def render(self) -> Text:
+        """Return two lines: error and curve, then speed and times."""
+        plain = self.console.options.ascii_only
+        text = Text(no_wrap=True, overflow="ellipsis")
         if not self._best:
             passed = time.perf_counter() - self._begun
             hint = " (the first run on a machine compiles for about 12 s)" if passed > _COMPILING_AFTER else ""
-            what = f"{self._title}: looking at X and making a start{hint}"
-            text = Text(f"{what}, {_clock(passed)}", no_wrap=True, overflow="ellipsis")
-        else:
-            text = Text(no_wrap=True, overflow="ellipsis")
-            text.append(self._title, style="bold")
-            text.append(f"  {', '.join(self._error())}  ")
-            text.append(curve(self._best, _WIDTH, plain), style="cyan")
-            text.append("\n" + (" | " if plain else " · ").join(self._facts()))
-        return text
+            return text.append(f"{self._title}: reading X and initializing{hint}, {_clock(passed)}")
+        text.append(self._title, style="bold").append(f"  {', '.join(self._error())}  ")
+        text.append(curve(self._best, _WIDTH, plain), style="cyan")
+        return text.append("\n" + (" | " if plain else " · ").join(self._facts()))
 
     def _error(self) -> list[str]:
-        """The best error, and by what share it has fallen: what `tol` is compared with."""
+        """Return the best error, and its relative decrease, which is compared with `tol`."""
         best = self._best[-1]
-        told = [f"error {best:.6f}" if best >= 1e-3 else f"error {best:.3e}"]
-        course = self._course
-        if len(course) > WINDOW:
-            before = course[-1 - WINDOW]
-            fall = (before - course[-1]) / before if before > 0 else 0.0
-            told.append(f"fell by {fall:.1e} in {WINDOW} iterations")
-        return told
+        shown = [f"error {best:.6f}" if best >= 1e-3 else f"error {best:.3e}"]
+        if len(self._current) > WINDOW:
+            before = self._current[-1 - WINDOW]
+            decrease = (before - self._current[-1]) / before if before > 0 else 0.0
+            shown.append(f"decreased by {decrease:.1e} in {WINDOW} iterations")
+        return shown
 
     def _facts(self) -> list[str]:
-        """What there is to say besides, in less than 80 letters."""
-        iteration = f"iteration {self._iteration}"
-        told = [f"start {self._starts}, {iteration}" if self._starts > 1 else iteration]
+        """Return iteration, speed and times."""
+        several = f"initialization {self._initializations}, " if self._initializations > 1 else ""
+        facts = [f"{several}iteration {self._iteration}"]
         first, last = self._recent[0], self._recent[-1]
         if last[0] > first[0]:
             speed = (last[1] - first[1]) / (last[0] - first[0])
-            told.append(f"{speed:.0f} passes/s" if speed >= 100 else f"{speed:.3g} passes/s")
-        seconds = self._seconds + time.perf_counter() - self._told
-        told += [*self._there, f"{_clock(seconds)} elapsed"]
-        left = self._left(seconds)
-        return [*told, f"{left} left"] if left else told
-
-    def _left(self, seconds: float) -> str:
-        words = []
+            facts.append(f"{speed:.0f} passes/s" if speed >= 100 else f"{speed:.3g} passes/s")
+        seconds, left = self._seconds + time.perf_counter() - self._seen, []
         if self._limits.max_iter is not None:
-            words.append(f"{max(0, self._limits.max_iter - self._iteration)} iterations")
+            left.append(f"{max(0, self._limits.max_iter - self._iteration)} iterations")
         if self._limits.max_time is not None:
-            words.append(_clock(math.ceil(max(0.0, self._limits.max_time - seconds))))
-        return " or ".join(words)
+            left.append(_clock(math.ceil(max(0.0, self._limits.max_time - seconds))))
+        return [*facts, *self._cluster, f"{_clock(seconds)} elapsed", *([f"{' or '.join(left)} left"] if left else [])]
 
 
 def curve(errors: Sequence[float], width: int, plain: bool = False) -> str:
-    """Errors as a row of bars of logarithmic height, the last `width` of them or as many means.
+    """Return errors as at most `width` bars of logarithmic height.
 
     >>> curve([1.0, 0.1, 0.01, 0.001], 4)
     '█▆▃▁'
     """
     bars = _PLAIN_BARS if plain else _BARS
-    length = len(errors)
-    count = min(width, length)
-    shown = [errors[(i + 1) * length // count - 1] for i in range(count)]
+    count = min(width, len(errors))
+    shown = [errors[(i + 1) * len(errors) // count - 1] for i in range(count)]
     heights = [math.log(max(error, 1e-300)) for error in shown]
     low, high = min(heights), max(heights)
-    if high == low:
-        return bars[0] * count
-    return "".join(bars[round((height - low) / (high - low) * (len(bars) - 1))] for height in heights)
+    return "".join(bars[round((height - low) / (high - low or 1) * (len(bars) - 1))] for height in heights)
 
 
 def _clock(seconds: float) -> str:
-    """Seconds as people read them.
+    """Return seconds as H:MM:SS or M:SS.
 
     >>> _clock(3671)
     '1:01:11'
     """
-    whole = int(seconds)
-    hours, minutes = whole // 3600, whole // 60 % 60
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"

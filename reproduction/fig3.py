@@ -1,17 +1,19 @@
 """Figure 3: a sparse NMF basis of CBCL compressed, by rank: the error on the basis, and on the faces."""
 
+import numpy as np
+
 from relunmd.comparison import pictures
-from relunmd.comparison.contenders import Contender
-from relunmd.comparison.experiment import SIX, TSVD, Experiment, not_seen
-from relunmd.comparison.plan import Case, Run, Setup
+from relunmd.comparison.contenders import TSVD, Contender
 from relunmd.comparison.report import Block, Claim, Drawing, Paragraph, Section, Table
-from relunmd.comparison.result_file import Record, Results
+from relunmd.comparison.result_file import Results
+from relunmd.comparison.run_plan import Case, Run
 from relunmd.errors import DatasetError
-from relunmd.experiments.basis import FacesBasis
-from relunmd.experiments.paper import ZEROS_OF_BASIS
 from relunmd.loop.criteria import Limits
 from relunmd.plot.chart import Line
 from relunmd.plot.curves import error_by_rank_chart
+from reproduction.basis import FacesBasis
+from reproduction.experiment import SIX, Experiment, Setup, factors, not_seen
+from reproduction.paper import ZEROS_OF_BASIS
 
 __all__ = ["FIGURE_3", "run_of"]
 
@@ -31,11 +33,11 @@ def seconds(setup: Setup) -> float:
 
 
 def run_of(setup: Setup, rank: int, contender: Contender) -> Run:
-    """A contender's run at a rank."""
+    """Return a contender's run at a rank."""
     basis = FacesBasis(setup)
     limits = Limits(None, 0, None, seconds(setup))
     init = "tsvd" if contender is TSVD else "nuclear"
-    return Run(Case(basis.matrix, rank, limits, init, setup.seed_of(0), basis.measure, True), contender)
+    return Run(Case(basis.matrix, rank, limits, init, setup.seed_of(0), keep_factors=True), contender)
 
 
 def _runs(setup: Setup) -> list[Run]:
@@ -46,26 +48,32 @@ def _section(setup: Setup, results: Results) -> Section:
     title = f"Figure 3: a sparse NMF basis of CBCL compressed, {seconds(setup):g} s"
     on_basis: dict[str, dict[int, float]] = {}
     on_faces: dict[str, dict[int, float]] = {}
-    for contender in (*SIX, *setup.added, TSVD):
+    everyone = (*SIX, *setup.added, TSVD)
+    for contender in everyone:
         for rank in ranks(setup):
             record = results.get(run_of(setup, rank, contender))
             if record is not None:
                 on_basis.setdefault(contender.label, {})[rank] = record["error"]
-                on_faces.setdefault(contender.label, {})[rank] = _on_faces(record)
     if not on_basis:
         return Section("fig3", title, [Paragraph("Not run.")], not_seen(BEST, HIGH, NEARLY))
     basis = FacesBasis(setup)
     try:
+        for contender in everyone:
+            for rank in ranks(setup):
+                run = run_of(setup, rank, contender)
+                if results.has(run):
+                    W, H = factors(results, run)
+                    on_faces.setdefault(contender.label, {})[rank] = basis.error_on_faces(np.maximum(0, W @ H))
         U = basis.load()
         zeros, original = float((U == 0).mean()), basis.error_on_faces(U)
     except DatasetError as reason:
         return Section("fig3", title, [Paragraph(str(reason))], not_seen(BEST, HIGH, NEARLY))
     blocks: list[Block] = [
         Paragraph(
-            f"The basis U (361×100) is that of a regularised minimum-volume NMF with 100 components: {zeros:.0%} of "
+            f"The basis U (361×100) is that of a regularized minimum-volume NMF with 100 components: {zeros:.0%} of "
             f"its entries are zero (the paper: {ZEROS_OF_BASIS:.0%}), and its own error on the faces, with the best "
             f"V ≥ 0, is {original:.4f}. First the error on U, then that on the faces X after U is replaced by "
-            "max(0, WH), from one nuclear start a rank."
+            "max(0, WH), from one nuclear initialization per rank."
         ),
         _drawing(setup, on_basis, on_faces, original),
         _table("error on U", on_basis, ranks(setup)),
@@ -92,11 +100,6 @@ def _table(what: str, found: dict[str, dict[int, float]], shown: tuple[int, ...]
         [str(rank), *(f"{values[rank]:.4f}" if rank in values else "–" for values in found.values())] for rank in shown
     ]
     return Table([f"{what}, r", *found], rows)
-
-
-def _on_faces(record: Record) -> float:
-    value = record["measured"]["error_on_faces"]
-    return float("nan") if value is None else float(value)
 
 
 def _claims(

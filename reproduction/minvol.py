@@ -1,12 +1,12 @@
-"""Minimum-volume NMF with a regularised volume: the sparse basis that figures 3 and 4 compress.
+"""Minimum-volume NMF with a regularized volume: the sparse basis that figures 3 and 4 compress.
 
     min ‖A − VUᵀ‖² + λ log det(VᵀV + δI),   U, V ≥ 0, the columns of V summing to one
 
 after Leplat, Ang and Gillis, "Minimum-volume rank-deficient nonnegative matrix factorizations"
 (ICASSP 2019) and Gillis, "Nonnegative Matrix Factorization" (SIAM 2020), section 8.3.4. The logarithm is
 replaced by its tangent, a quadratic in V, and the two factors are then improved in turn by
-projected fast gradients. λ and δ are relative to the start's terms, so units do not matter. The
-start is a column subset of A, chosen by successive projections.
+projected fast gradients. λ and δ are relative to the initial terms, so units do not matter. The
+initial V is a column subset of A, chosen by successive projections.
 """
 
 from collections.abc import Callable
@@ -27,9 +27,12 @@ class MinVolNMF:
 
     Attributes
     ----------
-    V : ndarray of shape (m, components), columns summing to one
-    U : ndarray of shape (n, components), sparse
-    objective : its value after each iteration, the start first; it never rises
+    V : ndarray of shape (m, components)
+        Its columns sum to one.
+    U : ndarray of shape (n, components)
+        Sparse factor.
+    objective : ndarray of shape (iterations + 1,)
+        Initial value, then the value after each iteration; it never increases.
     """
 
     V: Array
@@ -42,15 +45,25 @@ def minvol_nmf(A: Array, components: int, volume: float = 0.1, offset: float = 0
 
     Parameters
     ----------
-    components : number of columns of V and U
-    volume : λ, as a share of ‖A − VUᵀ‖² / |log det(VᵀV + δI)| at the start
-    offset : δ, as a share of the mean of the diagonal of VᵀV at the start
-    iterations : of improving V and U in turn; 100 are the book's default and not convergence
+    A : ndarray of shape (m, n)
+        Nonnegative matrix.
+    components : int
+        Number of columns of V and U.
+    volume : float, default=0.1
+        λ, relative to the initial ‖A − VUᵀ‖² / |log det(VᵀV + δI)|.
+    offset : float, default=0.1
+        δ, relative to the initial mean of the diagonal of VᵀV.
+    iterations : int, default=100
+        Number of updates of V and U; 100 is the book's default, not convergence.
+
+    Returns
+    -------
+    MinVolNMF
 
     Examples
     --------
     >>> import numpy as np
-    >>> from relunmd.experiments.minvol import minvol_nmf
+    >>> from reproduction.minvol import minvol_nmf
     >>> A = np.abs(np.sin(np.arange(600.0).reshape(30, 20) ** 2))
     >>> found = minvol_nmf(A, 5, iterations=20)
     >>> found.U.shape, bool((np.diff(found.objective) <= 0).all())
@@ -74,15 +87,15 @@ def minvol_nmf(A: Array, components: int, volume: float = 0.1, offset: float = 0
 
 
 def nonnegative_least_squares(B: Array, A: Array, accuracy: float = 1e-6, most: int = 5000) -> Array:
-    """The Y ≥ 0 that minimises ‖A − BY‖, all columns of A at once.
+    """Return the Y ≥ 0 that minimizes ‖A − BY‖, all columns of A at once.
 
-    Stops once a step moves less than `accuracy` times what the first one did, or after `most`
-    steps. Each column of B is scaled to length one first, which the steps' number depends on.
+    It ends when a step is shorter than `accuracy` times the first step, or after `most` steps. Each column of B is
+    scaled to length one first, which reduces the number of steps.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from relunmd.experiments.minvol import nonnegative_least_squares
+    >>> from reproduction.minvol import nonnegative_least_squares
     >>> nonnegative_least_squares(np.eye(2), np.array([[1.0, -2.0], [3.0, 4.0]]))
     array([[1., 0.],
            [3., 4.]])
@@ -96,7 +109,7 @@ def nonnegative_least_squares(B: Array, A: Array, accuracy: float = 1e-6, most: 
 
 
 def successive_projections(A: Array, count: int) -> Array:
-    """The indices of `count` columns of A, each the longest once its part in the earlier ones' span is taken off."""
+    """Return the indices of `count` columns of A, each the longest after projecting out the earlier ones."""
     residual = np.array(A, dtype=np.float64)
     chosen = []
     for _ in range(count):
@@ -137,10 +150,10 @@ def _nonnegative(Y: Array) -> Array:
 
 
 def _rows_on_simplex(Y: Array) -> Array:
-    """The nearest matrix whose rows are nonnegative and sum to one."""
-    falling = -np.sort(-Y, axis=1)
-    excess = np.cumsum(falling, axis=1) - 1
-    kept = (falling * np.arange(1, Y.shape[1] + 1) > excess).sum(axis=1)
+    """Return the nearest matrix whose rows are nonnegative and sum to one."""
+    decreasing = -np.sort(-Y, axis=1)
+    excess = np.cumsum(decreasing, axis=1) - 1
+    kept = (decreasing * np.arange(1, Y.shape[1] + 1) > excess).sum(axis=1)
     level = excess[np.arange(len(Y)), kept - 1] / kept
     nearest: Array = np.maximum(Y - level[:, None], 0)
     return nearest

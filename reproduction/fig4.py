@@ -6,14 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.comparison import pictures
-from relunmd.comparison.experiment import PAPERS, TSVD, Experiment, not_seen
-from relunmd.comparison.plan import Run, Setup
+from relunmd.comparison.contenders import TSVD
 from relunmd.comparison.report import Claim, Paragraph, Picture, Section
 from relunmd.comparison.result_file import Results
+from relunmd.comparison.run_plan import Run
 from relunmd.errors import DatasetError
-from relunmd.experiments import fig3
-from relunmd.experiments.basis import FacesBasis
 from relunmd.plot import image_sheets, style
+from reproduction import fig3
+from reproduction.basis import FacesBasis
+from reproduction.experiment import PAPERS, Experiment, Setup, factors, not_seen
 
 __all__ = ["FIGURE_4", "mosaic", "smear"]
 
@@ -29,14 +30,14 @@ def _runs(setup: Setup) -> list[Run]:
 
 
 def mosaic(U: Array, across: int = 10, side: int = 19) -> Array:
-    """The columns of U as images in a grid, each brightened to its own largest entry, with lines between."""
+    """Return the columns of U as images in a grid, each divided by its largest entry, with lines between."""
     bright = U / np.maximum(U.max(axis=0), 1e-300)
     upright = bright.T.reshape(-1, side, side).transpose(0, 2, 1)  # They are stored column by column.
     return image_sheets.mosaic(upright.reshape(-1, side * side), (side, side), across, gap=1.0)
 
 
 def smear(U: Array, approximation: Array) -> float:
-    """How much of the approximation lies where U is zero: ‖Û on the zeros of U‖ / ‖U‖."""
+    """Return how much of the approximation lies where U is zero: ‖Û on the zeros of U‖ / ‖U‖."""
     return float(np.linalg.norm(approximation[U == 0]) / np.linalg.norm(U))
 
 
@@ -51,12 +52,12 @@ def _section(setup: Setup, results: Results) -> Section:
         return Section("fig4", title, [Paragraph(str(reason))], not_seen(APART))
     found = {}
     for run in runs:
-        W, H = results.factors(run)
+        W, H = factors(results, run)
         found[run.contender.label] = np.maximum(0, W @ H)
     smears = {label: smear(U, approximation) for label, approximation in found.items()}
     sentence = (
-        "Each small picture is a column of U or of its approximation max(0, WH), 19×19 pixels, dark where large. What "
-        "an approximation has where U is zero, as a share of ‖U‖: "
+        "Each small picture is a column of U or of its approximation max(0, WH), 19×19 pixels, dark where large. The "
+        "norm of an approximation where U is zero, relative to ‖U‖: "
         + ", ".join(f"{label} {value:.2f}" for label, value in smears.items())
         + "."
     )

@@ -2,12 +2,11 @@
 
 import numpy as np
 
-from relunmd.comparison.experiment import PAPERS, Experiment, all_of, mean, not_seen, seconds_each
-from relunmd.comparison.plan import Setup, mnist
 from relunmd.comparison.report import Claim, Paragraph, Section
 from relunmd.comparison.result_file import Results
-from relunmd.experiments.curves import Curves, Drawn
-from relunmd.experiments.paper import TABLE3
+from reproduction.curves import Curves, Drawn
+from reproduction.experiment import PAPERS, Experiment, Setup, all_of, mean, mnist, not_seen, seconds_each
+from reproduction.paper import TABLE3
 
 __all__ = ["FIGURE_1B"]
 
@@ -42,10 +41,10 @@ def _section(setup: Setup, results: Results) -> Section:
 
 
 def _overtaking(drawn: Drawn, ratio: float) -> str:
-    """When A-NMD catches up with 3B, and what an iteration of the one costs in those of the other."""
+    """Return when A-NMD catches up with 3B-NMD, and the ratio of their costs per iteration."""
     behind = np.flatnonzero(drawn.errors["A-NMD"] >= drawn.errors["3B-NMD"])
     if len(behind) == 0:
-        when = "A-NMD is ahead of 3B-NMD all the time."
+        when = "A-NMD is ahead of 3B-NMD throughout."
     elif behind[-1] == len(drawn.times) - 1:
         when = "A-NMD does not catch up with 3B-NMD."
     else:
@@ -54,7 +53,7 @@ def _overtaking(drawn: Drawn, ratio: float) -> str:
     return (
         f"{when} What decides it is the cost of an iteration: A-NMD's takes {ratio:.1f} times as long as 3B-NMD's "
         f"here, and {theirs['A-NMD'] / theirs['3B-NMD']:.1f} times in the paper (its table 3, n = 2000), since "
-        f"our truncated SVDs go on from the last iteration's vectors."
+        f"our truncated SVDs are warm-started with the last iteration's vectors."
     )
 
 

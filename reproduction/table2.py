@@ -1,11 +1,10 @@
 """Table 2: A-NMD beside Saul's naive algorithm and its accelerated variant, by size."""
 
-from relunmd.comparison.experiment import A_NAIVE_OF_DRIVER, PAPERS, Experiment
-from relunmd.comparison.plan import Setup
 from relunmd.comparison.report import Paragraph, Section
 from relunmd.comparison.result_file import Results
-from relunmd.experiments.counts import CountTable, faster
-from relunmd.experiments.paper import TABLE2
+from reproduction.counts import CountTable, faster
+from reproduction.experiment import A_NAIVE_OF_DRIVER, PAPERS, Experiment, Setup
+from reproduction.paper import TABLE2
 
 __all__ = ["TABLE_2"]
 

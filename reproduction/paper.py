@@ -14,7 +14,7 @@ TABLE1: dict[tuple[int, int], dict[str, float]] = {
     (1500, 16): {"random": 0.95, "tsvd": 0.38, "nuclear": 0.33},
     (2000, 16): {"random": 0.95, "tsvd": 0.38, "nuclear": 0.33},
 }
-"""Start errors by (size, rank)."""
+"""Initial errors by (size, rank)."""
 
 Counts = dict[int, dict[str, tuple[float, int]]]
 

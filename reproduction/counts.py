@@ -1,15 +1,15 @@
-"""What tables 2, 3 and 4 have in common: seconds and iterations to E ≤ 1e-4 on synthetic matrices."""
+"""Tables 2, 3 and 4 share this: seconds and iterations to E ≤ 1e-4 on synthetic matrices."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relunmd.comparison.contenders import Contender
-from relunmd.comparison.experiment import PAPERS, mean
-from relunmd.comparison.plan import Case, Run, Setup, synthetic
 from relunmd.comparison.report import Cell, Claim, Paragraph, Strong, Table
 from relunmd.comparison.result_file import Results
-from relunmd.experiments.paper import Counts
+from relunmd.comparison.run_plan import Case, Run
 from relunmd.loop.criteria import Limits
+from reproduction.experiment import PAPERS, Setup, mean, synthetic
+from reproduction.paper import Counts
 
 __all__ = ["TOLERANCE", "CountTable", "Line", "faster"]
 
@@ -17,11 +17,11 @@ TARGET = 1e-4
 TOLERANCE = 0.15
 MOST_ITERATIONS = 2000
 MOST_SECONDS = 600.0
-"""A contender that is not there by then is not going to be."""
+"""A contender that has not reached the target by then does not reach it."""
 
 
 def repetitions(setup: Setup) -> tuple[int, int]:
-    """How many matrices, and starts on each."""
+    """Return the number of matrices, and of initializations of each."""
     return (2, 1) if setup.quick else (5, 5)
 
 
@@ -31,10 +31,14 @@ class Line:
 
     Attributes
     ----------
-    at : the size or rank
-    paper : the paper's seconds and iterations, if it has them
-    made, wanted : how many of its runs have been made, and belong to it
-    counts, times : iterations and seconds of those that reached the target
+    at : int
+        Size or rank.
+    paper : tuple or None
+        Seconds and iterations in the paper.
+    made, wanted : int
+        Number of finished runs, and of all runs.
+    counts, times : sequence
+        Iterations and seconds of the runs that reached the target.
     """
 
     at: int
@@ -51,7 +55,7 @@ class Line:
 
     @property
     def reached(self) -> bool:
-        """Whether every run has been made and was a success."""
+        """Whether every run reached the target."""
         return self.complete and len(self.counts) == self.wanted
 
     @property
@@ -65,7 +69,7 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        """How far our iterations are from the paper's, as a fraction."""
+        """Relative difference of the iterations from the paper's."""
         return self.iterations / self.paper[1] - 1 if self.paper is not None and self.reached else None
 
     @property
@@ -105,7 +109,7 @@ class CountTable:
         self.heading, self.paper, self.contenders, self.shape = heading, paper, contenders, shape
 
     def cell(self, setup: Setup, at: int, contender: Contender) -> list[Run]:
-        """The repetitions of one contender at one size or rank."""
+        """Return the repetitions of one contender at one size or rank."""
         n, rank = self.shape(at)
         matrices, starts = repetitions(setup)
         limits = Limits(TARGET, 0, MOST_ITERATIONS, MOST_SECONDS)
@@ -116,12 +120,12 @@ class CountTable:
         ]
 
     def runs(self, setup: Setup) -> list[Run]:
-        """All of them, the paper's contenders first."""
+        """Return all runs, the paper's contenders first."""
         everyone = [contender for contender, _ in self.contenders] + list(setup.added)
         return [run for at in self.paper for contender in everyone for run in self.cell(setup, at, contender)]
 
     def lines(self, setup: Setup, results: Results) -> list[Line]:
-        """What came out, for everyone of whom any run has been made."""
+        """Return the results of every contender with a finished run."""
         columns = [*self.contenders, *((contender, contender.label) for contender in setup.added)]
         found = []
         for at in self.paper:
@@ -136,7 +140,7 @@ class CountTable:
         return found
 
     def blocks(self, setup: Setup, lines: list[Line]) -> list[Paragraph | Table]:
-        """The table, with times as multiples of A-NMD's, and what is to be said about it."""
+        """Return the table, with times as multiples of A-NMD's, and notes."""
         matrices, starts = repetitions(setup)
         reference = {line.at: line.seconds for line in lines if line.label == "A-NMD" and line.reached}
         rows: list[list[Cell]] = []
@@ -159,9 +163,10 @@ class CountTable:
         columns = [self.heading, "algorithm", "iterations, paper", "here", "range", "difference", "within 15 %"]
         columns += ["time / A-NMD's, paper", "here"]
         what = (
-            f"Iterations to E ≤ {TARGET:.0e} from the nuclear start, means over {matrices} matrices × {starts} "
-            f"start{'s' * (starts > 1)}{' (5 × 5 without --quick)' * setup.quick}; times without the start, as "
-            f"multiples of A-NMD's, reported and not judged: machines and implementations differ."
+            f"Iterations to E ≤ {TARGET:.0e} from the nuclear initialization, means over {matrices} matrices × "
+            f"{starts} seed{'s' * (starts > 1)}{' (5 × 5 without --quick)' * setup.quick}; times without "
+            "initialization, as multiples of A-NMD's, are reported and not judged: machines and implementations "
+            "differ."
         )
         return [Paragraph(what), Table(columns, rows), *self._notes(lines)]
 
@@ -178,7 +183,7 @@ class CountTable:
 
 A_NMD_NEEDS_FEWER = (
     "Where A-NMD needs fewer iterations than the paper reports: here it is Algorithm 1 as printed, with β₀ = 0.7; the "
-    "program behind the paper's tables begins with β₀ = 0.9, adapts β only from the third iteration on and compares "
+    "program behind the paper's tables starts with β₀ = 0.9, adapts β only from the third iteration on and compares "
     "with rejected trials."
 )
 
@@ -188,7 +193,7 @@ def _by(line: Line) -> str:
 
 
 def faster(lines: list[Line], winner: str, rivals: Sequence[str], text: str) -> Claim:
-    """Whether the winner was sooner at the target than each of the rivals, at every size or rank of the table."""
+    """Return whether the winner reached the target before each rival, at every size or rank of the table."""
     places = sorted({line.at for line in lines})
     times = {(line.at, line.label): line.seconds for line in lines if line.complete}
     if not places or any((at, label) not in times for at in places for label in (winner, *rivals)):
@@ -199,5 +204,5 @@ def faster(lines: list[Line], winner: str, rivals: Sequence[str], text: str) -> 
 
 
 def everyone(paper: Counts, shape: Callable[[int], tuple[int, int]]) -> CountTable:
-    """The table of all six: tables 2 and 3 are of the same cases."""
+    """Return the table of all six: tables 2 and 3 have the same cases."""
     return CountTable("n", paper, [(contender, label) for label, contender in PAPERS.items()], shape)

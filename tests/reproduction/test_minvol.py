@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, nnls
 
-from relunmd.experiments.minvol import _rows_on_simplex, minvol_nmf, nonnegative_least_squares, successive_projections
+from reproduction.minvol import _rows_on_simplex, minvol_nmf, nonnegative_least_squares, successive_projections
 
 
 def test_least_squares_are_scipys():

@@ -1,11 +1,10 @@
 """Table 3: A-NMD, 3B-NMD, EM and A-EM, by size."""
 
-from relunmd.comparison.experiment import PAPERS, Experiment
-from relunmd.comparison.plan import Setup
 from relunmd.comparison.report import Section
 from relunmd.comparison.result_file import Results
-from relunmd.experiments.counts import CountTable, everyone, faster
-from relunmd.experiments.paper import TABLE3
+from reproduction.counts import CountTable, everyone, faster
+from reproduction.experiment import PAPERS, Experiment, Setup
+from reproduction.paper import TABLE3
 
 __all__ = ["FOUR", "TABLE_3"]
 

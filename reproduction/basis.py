@@ -1,6 +1,6 @@
 """The matrix of figures 3 and 4: the sparse NMF basis U (361×100) of CBCL's faces.
 
-It takes ten seconds to make, so it is made once and kept beside the results.
+It takes ten seconds to compute, so it is kept beside the results.
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd import datasets
-from relunmd.comparison.plan import Matrix, Setup
+from relunmd.comparison.run_plan import Matrix
 from relunmd.errors import DatasetError
-from relunmd.experiments.minvol import minvol_nmf, nonnegative_least_squares
 from relunmd.io.atomic import write_beside
+from reproduction.experiment import Setup
+from reproduction.minvol import minvol_nmf, nonnegative_least_squares
 
 __all__ = ["COMPONENTS", "FacesBasis"]
 
@@ -23,7 +24,7 @@ COMPONENTS = 100
 
 @dataclass(frozen=True)
 class FacesBasis:
-    """U with the faces X it comes from."""
+    """The basis U of the faces X."""
 
     setup: Setup
 
@@ -32,7 +33,7 @@ class FacesBasis:
         return Matrix(f"NMF basis of CBCL, {COMPONENTS} components", (361, COMPONENTS), self.load)
 
     def load(self) -> Array:
-        """U, from its file if it has been made."""
+        """Return U, from its file if that exists."""
         X = self.faces()  # Before anything else: without them no run could be scored.
         place = self.setup.output / "cbcl-basis.npz"
         if place.exists():
@@ -40,21 +41,17 @@ class FacesBasis:
                 with np.load(place, allow_pickle=False) as arrays:
                     U: Array = arrays["U"]
                     return U
-            except Exception as reason:  # A damaged archive makes the reader raise all sorts of things.
-                raise DatasetError(f"{place} is damaged ({reason}). Delete it, and it will be made again.") from reason
+            except Exception as reason:  # Reading a damaged archive may raise any exception.
+                raise DatasetError(f"{place} is damaged ({reason}). Delete it to recompute it.") from reason
         U = minvol_nmf(X.T, COMPONENTS).U
         write_beside(place, lambda out: np.savez(out, U=U))
         return U
 
     def faces(self) -> Array:
-        """X, one face a column."""
+        """Return X, one face per column."""
         return datasets.cbcl(self.setup.data)
 
     def error_on_faces(self, U: Array) -> float:
-        """e_NMF: min over V ≥ 0 of ‖X − UV‖ / ‖X‖."""
+        """Return e_NMF: min over V ≥ 0 of ‖X − UV‖ / ‖X‖."""
         X = self.faces()
         return float(np.linalg.norm(X - U @ nonnegative_least_squares(U, X)) / np.linalg.norm(X))
-
-    def measure(self, X: Array, W: Array, H: Array) -> dict[str, float]:
-        """What a run notes of its factors: the error on the faces with max(0, WH) for U."""
-        return {"error_on_faces": self.error_on_faces(np.maximum(0, W @ H))}

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from relunmd.comparison.experiment import Experiment, not_seen
-from relunmd.comparison.plan import Setup, mnist
 from relunmd.comparison.report import Claim, Section
 from relunmd.comparison.result_file import Results
-from relunmd.experiments.curves import Curves, Drawn
+from reproduction.curves import Curves, Drawn
+from reproduction.experiment import Experiment, Setup, mnist, not_seen
 
 __all__ = ["FIGURE_1A"]
 

@@ -12,15 +12,18 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from relunmd import comparison, datasets, experiments
+import relunmd
+import reproduction
+from relunmd import comparison, datasets
 from relunmd.algorithm import ALGORITHMS
-from relunmd.cli import main
-from relunmd.comparison.experiment import SIX, error_at
-from relunmd.comparison.plan import Matrix, Setup
-from relunmd.comparison.plan_display import Display
+from relunmd.comparison.comparison_display import ComparisonDisplay
+from relunmd.comparison.comparison_result import error_at
 from relunmd.comparison.report import Strong, Table
+from relunmd.comparison.run_plan import Matrix
 from relunmd.errors import DatasetError, InputError, MissingDependencyError
-from relunmd.experiments import (
+from relunmd.plot import style
+from relunmd.plot.chart import PAPER, looks
+from reproduction import (
     basis,
     counts,
     curves,
@@ -34,8 +37,8 @@ from relunmd.experiments import (
     table3,
     table4,
 )
-from relunmd.plot import style
-from relunmd.plot.chart import PAPER, looks
+from reproduction.__main__ import main
+from reproduction.experiment import SIX, Setup, added
 from tests.conftest import needs_data
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +51,7 @@ def report_of(page):
 
 
 def quiet():
-    return Display(Console(quiet=True))
+    return ComparisonDisplay(Console(quiet=True))
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +107,7 @@ def improving_any_rank(X, W, H):
 
 class TestAll:
     def test_from_plan_to_report_with_a_method_of_ones_own(self, tmp_path, small_experiments, own_method):
-        page = experiments.reproduce(["all"], tmp_path, quick=True, display=quiet())
+        page = reproduction.reproduce(["all"], tmp_path, quick=True, display=quiet())
         path = page.with_name("report.md")
         text = path.read_text(encoding="utf-8")
         assert page.read_text(encoding="utf-8").count("my own") > 20
@@ -150,7 +153,7 @@ class TestAll:
             }
         ) == len(lines)
         path.unlink()
-        experiments.reproduce(["table1"], tmp_path, quick=True, display=quiet())  # The others are there in full.
+        reproduction.reproduce(["table1"], tmp_path, quick=True, display=quiet())  # The others are there in full.
         assert (tmp_path / "results.jsonl").read_text(encoding="utf-8").splitlines() == lines
         assert path.read_text(encoding="utf-8") == text
 
@@ -159,7 +162,7 @@ class TestAll:
             raise DatasetError("put CBCL.mat there")
 
         monkeypatch.setattr(datasets, "cbcl", absent)
-        text = report_of(experiments.reproduce(["table1", "fig3", "fig4"], tmp_path, display=quiet()))
+        text = report_of(reproduction.reproduce(["table1", "fig3", "fig4"], tmp_path, display=quiet()))
         assert text.count("put CBCL.mat there") == 2
         assert text.count("Not run.") == 2
         assert "| 40 | 3 |" in text
@@ -170,7 +173,7 @@ class TestAll:
 
         comparison.register("broken")(broken)
         try:
-            text = report_of(experiments.reproduce(["table4"], tmp_path, quick=True, display=quiet()))
+            text = report_of(reproduction.reproduce(["table4"], tmp_path, quick=True, display=quiet()))
         finally:
             comparison.unregister("broken")
         assert "broken failed: RuntimeError: not yet written" in text
@@ -182,7 +185,7 @@ class TestAll:
             raise MissingDependencyError("Pictures need matplotlib")
 
         monkeypatch.setattr(style, "figure", missing)
-        page = experiments.reproduce(["fig1a", "fig2", "fig3", "fig4"], tmp_path, quick=True, display=quiet())
+        page = reproduction.reproduce(["fig1a", "fig2", "fig3", "fig4"], tmp_path, quick=True, display=quiet())
         text = report_of(page)
         assert text.count("Pictures need matplotlib") == 1  # The page draws the others itself.
         assert text.count("(A chart, which report.html shows.)") == 4  # Figure 1a has a second one, of all algorithms.
@@ -193,24 +196,47 @@ class TestAll:
     def test_seeds_give_other_matrices_and_starts(self, tmp_path):
         for name in NAMES:
             zero, one = (
-                {run.key for run in experiments.EXPERIMENTS[name].runs(Setup(tmp_path, True, seed))} for seed in (0, 1)
+                {run.key for run in reproduction.EXPERIMENTS[name].runs(Setup(tmp_path, True, seed))} for seed in (0, 1)
             )
             assert not zero & one
 
     @pytest.mark.parametrize(("names", "seed"), [([], 0), (["table9"], 0), (["all"], -1)])
     def test_bad_arguments(self, tmp_path, names, seed):
         with pytest.raises(InputError):
-            experiments.reproduce(names, tmp_path, seed=seed)
+            reproduction.reproduce(names, tmp_path, seed=seed)
+
+
+def test_a_comparison_and_a_reproduction_do_not_mix(tmp_path):
+    out = tmp_path / "out"
+
+    def compare():
+        relunmd.compare(datasets.digits()[:50], 2, out, algorithms=["qn"], max_iter=2, display=quiet())
+
+    compare()
+    with pytest.raises(InputError, match=r"a folder for the paper's experiments; .*out has the report of a comparison"):
+        reproduction.reproduce(["table1"], out, quick=True, display=quiet())
+    (out / "comparison.json").unlink()
+    with pytest.raises(InputError, match=r"a folder for a comparison; .*out has the report of the paper's"):
+        compare()
+
+
+def test_a_new_algorithm_of_the_library_joins_by_itself(monkeypatch):
+    class Newest(ALGORITHMS["3b"]):
+        name = "newest"
+
+    monkeypatch.setitem(ALGORITHMS, "newest", Newest)
+    assert [c.label for c in added()] == [name for name in ALGORITHMS if name not in PAPER]
+    assert added()[-1].label == "newest"
 
 
 class TestPlan:
     """The full plan is the paper's."""
 
     def cases(self, name, quick=False):
-        return experiments.EXPERIMENTS[name].runs(Setup(Path("unused"), quick))
+        return reproduction.EXPERIMENTS[name].runs(Setup(Path("unused"), quick))
 
     def test_names(self):
-        assert list(experiments.EXPERIMENTS) == NAMES
+        assert list(reproduction.EXPERIMENTS) == NAMES
 
     @pytest.mark.parametrize(("name", "settings", "contenders"), [("table2", 4, 4), ("table3", 4, 4), ("table4", 4, 4)])
     def test_tables(self, name, settings, contenders):
@@ -228,7 +254,9 @@ class TestPlan:
         for quick, least, most in ((True, 3, 15), (False, 40, 150)):
             runs = {run.key: run for name in NAMES for run in self.cases(name, quick)}.values()
             starts = {(run.case.matrix, run.case.rank, run.case.init, run.case.seed): run for run in runs}
-            seconds = sum(run.guess for run in runs) + sum(run.start_guess for run in starts.values())
+            seconds = sum(run.case.expected_seconds for run in runs) + sum(
+                run.case.expected_initialization for run in starts.values()
+            )
             assert least < seconds / 60 < most
 
     def test_sizes_and_ranks(self):
@@ -252,7 +280,7 @@ class TestPlan:
 
     @needs_data
     def test_matrices_are_what_they_say(self, data_folder):
-        runs = experiments.EXPERIMENTS["fig1a"].runs(Setup(Path("unused"), False, 0, data_folder))
+        runs = reproduction.EXPERIMENTS["fig1a"].runs(Setup(Path("unused"), False, 0, data_folder))
         X = runs[0].case.matrix.load()
         assert X.shape == (500, 784)
         assert X.max() == 255
@@ -300,7 +328,7 @@ class TestVerdicts:
         setup = Setup(Path("unused"), True)
         lines = self.lines({"A-NMD": 20, "3B-NMD": 30, "EM": 90, "A-EM": 40})
         paragraph, table, *notes = table3._TABLE.blocks(setup, lines)
-        assert "2 matrices × 1 start (5 × 5 without --quick)" in paragraph.text
+        assert "2 matrices × 1 seed (5 × 5 without --quick)" in paragraph.text
         rows = {(row[0], row[1]): row[2:] for row in table.rows}
         assert rows["500", "A-NMD"] == ["33", "20.0", "20–20", "-39.4%", "fewer", "1.00", "1.00"]
         assert rows["500", "3B-NMD"] == ["23", "30.0", "30–30", "+30.4%", Strong("no"), "0.12", "1.50"]
@@ -364,7 +392,7 @@ class TestVerdicts:
     def test_without_results_every_claim_stands_there_as_not_seen(self, tmp_path, name):
         nothing = FakeResults(lambda run: None)
         nothing.has = lambda run: False
-        section = experiments.EXPERIMENTS[name].section(Setup(tmp_path), nothing)
+        section = reproduction.EXPERIMENTS[name].section(Setup(tmp_path), nothing)
         assert section.claims
         assert all(claim.holds is None for claim in section.claims)
 
@@ -506,7 +534,7 @@ class TestReport:
 
 class TestCommand:
     def test_a_table(self, tmp_path, small_experiments):
-        done = CliRunner().invoke(main, ["reproduce", "table1", "--quick", "-o", str(tmp_path / "out"), "--seed", "3"])
+        done = CliRunner().invoke(main, ["table1", "--quick", "-o", str(tmp_path / "out"), "--seed", "3"])
         assert done.exit_code == 0, done.output
         assert done.stdout == f"{tmp_path / 'out' / 'report.html'}\n"
         assert "--seed 3" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
@@ -517,7 +545,7 @@ class TestCommand:
             (["table7"], "table7"),
             (["all", "--seed", "-1"], "-1"),
             (["all", "--data", "/not/there"], "/not/there"),
-            (["table1", "-o", "there"], "has other files, as report.md"),
+            (["table1", "-o", "there"], "has other files, such as report.md"),
         ],
     )
     def test_bad_arguments(self, arguments, word, tmp_path, monkeypatch):
@@ -525,23 +553,23 @@ class TestCommand:
         (tmp_path / "there").mkdir()
         (tmp_path / "there" / "report.md").write_text("of something else")
         output = [] if "-o" in arguments else ["-o", "out"]
-        done = CliRunner().invoke(main, ["reproduce", *arguments, *output])
+        done = CliRunner().invoke(main, [*arguments, *output])
         assert (tmp_path / "there" / "report.md").read_text() == "of something else"
         assert done.exit_code == 2
         assert word in done.output
 
     def test_a_foreign_folder(self, tmp_path, small_experiments):
         (tmp_path / "results.jsonl").write_text("my diary\n")
-        done = CliRunner().invoke(main, ["reproduce", "table1", "-o", str(tmp_path)])
+        done = CliRunner().invoke(main, ["table1", "-o", str(tmp_path)])
         assert done.exit_code == 2
-        assert "Line 1 is none" in done.output
+        assert "line 1 is not one" in done.output
         assert "Traceback" not in done.output
 
     def test_ctrl_c(self, tmp_path):
         """A real signal in the middle of a run."""
         out = tmp_path / "out"
-        command = [sys.executable, "-m", "relunmd", "reproduce", "table1", "--quick", "-o", str(out)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [sys.executable, "-m", "reproduction", "table1", "--quick", "-o", str(out)]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while process.stderr.readline() and not (out / "results.jsonl").stat().st_size:
             pass
         process.send_signal(signal.SIGINT)
@@ -551,13 +579,13 @@ class TestCommand:
         assert "It was interrupted" in (out / "report.md").read_text(encoding="utf-8")  # Of what there is.
         lines = (out / "results.jsonl").read_bytes().splitlines()
         assert 1 <= len(lines) < 24
-        assert all(json.loads(line)["contender"] == "the start alone" for line in lines)
+        assert all(json.loads(line)["contender"] == "initialization only" for line in lines)
 
     def test_an_existing_readme_is_left_alone(self, tmp_path, small_experiments):
         (tmp_path / "README.md").write_text("my project")
-        done = CliRunner().invoke(main, ["reproduce", "table1", "--quick", "-o", str(tmp_path)])
+        done = CliRunner().invoke(main, ["table1", "--quick", "-o", str(tmp_path)])
         assert done.exit_code == 2
-        assert "has other files, as README.md" in done.stderr
+        assert "has other files, such as README.md" in done.stderr
         assert (tmp_path / "README.md").read_text() == "my project"
 
 
@@ -567,7 +595,7 @@ def test_the_example(tmp_path, small_experiments):
 
     try:
         runpy.run_path(str(ROOT / "examples" / "own_algorithm.py"))
-        text = report_of(experiments.reproduce(["table4"], tmp_path, quick=True, display=quiet()))
+        text = report_of(reproduction.reproduce(["table4"], tmp_path, quick=True, display=quiet()))
     finally:
         comparison.unregister("my 3B")
     rows = [line for line in text.splitlines() if "| my 3B |" in line]

@@ -1,12 +1,11 @@
 """Table 4: A-NMD, 3B-NMD, EM and A-EM, by rank."""
 
-from relunmd.comparison.experiment import Experiment
-from relunmd.comparison.plan import Setup
 from relunmd.comparison.report import Code, Paragraph, Part, Section
 from relunmd.comparison.result_file import Results
-from relunmd.experiments.counts import CountTable, faster
-from relunmd.experiments.paper import TABLE4
-from relunmd.experiments.table3 import FOUR
+from reproduction.counts import CountTable, faster
+from reproduction.experiment import Experiment, Setup
+from reproduction.paper import TABLE4
+from reproduction.table3 import FOUR
 
 __all__ = ["TABLE_4"]
 
@@ -15,7 +14,7 @@ _TABLE = CountTable("r", TABLE4, FOUR, lambda rank: (1000, rank))
 WHY: tuple[Part, ...] = (
     (
         "The paper's own counts for n = 1000, r = 32 differ between its tables 3 and 4 (A-NMD 27 and 23, EM 78 and 72, "
-        "A-EM 36 and 33). At r = 8 and 64 neither another start, nor the one that the authors' program makes, nor its "
+        "A-EM 36 and 33). At r = 8 and 64 neither another initialization, nor that of the authors' program, nor its "
         "rules in plain NumPy with exact SVDs bring the counts to the paper's: "
     ),
     Code("python -m benchmarks.readings"),

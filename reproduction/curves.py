@@ -1,4 +1,4 @@
-"""What figures 1a and 1b have in common: err(t) = E(t) − e_min over time, averaged over starts."""
+"""Figures 1a and 1b share this: err(t) = E(t) − e_min over time, averaged over seeds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.comparison import pictures
-from relunmd.comparison.contenders import Contender
-from relunmd.comparison.experiment import SIX, TSVD, all_of, error_at, mean, milliseconds, seconds_each
-from relunmd.comparison.plan import Case, Matrix, Run, Setup
+from relunmd.comparison.comparison_result import error_at
+from relunmd.comparison.contenders import TSVD, Contender
 from relunmd.comparison.report import Block, Drawing, Paragraph, Table
 from relunmd.comparison.result_file import Results
+from relunmd.comparison.run_plan import Case, Matrix, Run
 from relunmd.loop.criteria import Limits
 from relunmd.plot.chart import Axis, Chart, Line, Series
+from reproduction.experiment import SIX, Setup, all_of, mean, milliseconds, seconds_each
 
 __all__ = ["Curves", "Drawn"]
 
@@ -23,7 +24,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Drawn:
-    """Mean errors over time by label, the best error of all, TSVD's, and when each had made an iteration."""
+    """Mean errors over time by label, the best error of all, TSVD's, and when each had finished an iteration."""
 
     times: Array
     errors: dict[str, Array]
@@ -38,12 +39,12 @@ class Drawn:
         return all(contender.label in self.final for contender in SIX)
 
     def final_errors(self) -> str:
-        """The final errors in words, best first."""
+        """Return the final errors as text, best first."""
         listed = ", ".join(f"{label} {self.final[label]:.4f}" for label in self.ranking())
         return f"after {self.times[-1]:.0f} s: {listed}"
 
     def sentence(self, where: str) -> str:
-        """Who is first in the end, in a sentence."""
+        """Return which contender is best at the end, in a sentence."""
         first, *others = self.ranking()
         second = f"{others[0]} follows with {self.final[others[0]]:.4f}" if others else ""
         tsvd = f"the truncated SVD has {self.baseline:.4f}" if self.baseline is not None else ""
@@ -51,38 +52,38 @@ class Drawn:
         return f"On {where} {first} ends at the smallest error, {self.final[first]:.4f}{'; ' * bool(rest)}{rest}."
 
     def ranking(self) -> list[str]:
-        """The labels by their final mean error, best first."""
+        """Return the labels by their final mean error, best first."""
         return sorted(self.final, key=lambda label: self.final[label])
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Every contender from several starts on one matrix for some seconds at rank 32."""
+    """Every contender with several seeds on one matrix for some seconds at rank 32."""
 
     name: str
     matrix: Matrix
     seconds: float
-    starts: int
+    seeds: int
     rank: int = 32
 
     def cell(self, setup: Setup, contender: Contender) -> list[Run]:
-        """A contender's runs, one a start."""
+        """Return a contender's runs, one per seed."""
         limits = Limits(None, 0, None, self.seconds)
-        seeds = [setup.seed_of(j) for j in range(self.starts)]
+        seeds = [setup.seed_of(j) for j in range(self.seeds)]
         return [Run(Case(self.matrix, self.rank, limits, "nuclear", seed), contender) for seed in seeds]
 
     def baseline(self, setup: Setup) -> Run:
-        """The truncated SVD."""
+        """Return the run of the truncated SVD."""
         limits = Limits(None, 0, None, self.seconds)
         return Run(Case(self.matrix, self.rank, limits, "tsvd", setup.seed_of(0)), TSVD)
 
     def runs(self, setup: Setup) -> list[Run]:
-        """The paper's six and those added, start by start, and the baseline once."""
+        """Return the runs of the paper's six and the added contenders, seed by seed, and the baseline once."""
         by_contender = [self.cell(setup, contender) for contender in (*SIX, *setup.added)]
         return [run for runs in zip(*by_contender, strict=True) for run in runs] + [self.baseline(setup)]
 
     def drawn(self, setup: Setup, results: Results, contenders: Sequence[Contender]) -> Drawn | None:
-        """The mean curves of these contenders; None if there are none."""
+        """Return the mean curves of these contenders, or None without results."""
         records = {c.label: found for c in contenders if (found := all_of(results, self.cell(setup, c)))}
         if not records:
             return None
@@ -96,20 +97,20 @@ class Curves:
         return Drawn(times, errors, final, best, tsvd, all_moving=max(firsts))
 
     def finding(self, setup: Setup, results: Results) -> str:
-        """Who is first of all, in a sentence; empty if nothing has been run."""
+        """Return which contender is best, in a sentence; empty without results."""
         everyone = self.drawn(setup, results, [*SIX, *setup.added])
         where = f"{self.matrix.shape[0]} images of MNIST at rank {self.rank} after {self.seconds:g} s"
         return "" if everyone is None else everyone.sentence(where)
 
     def blocks(self, setup: Setup, results: Results) -> tuple[list[Block], Drawn | None]:
-        """The picture of the paper's algorithms, that with others added if there are any, and a table."""
+        """Return the chart of the paper's algorithms, one with added contenders if there are any, and a table."""
         papers = self.drawn(setup, results, SIX)
         everyone = self.drawn(setup, results, [*SIX, *setup.added])
         if papers is None or everyone is None:
             return [Paragraph("Not run.")], None
         blocks: list[Block] = [
             Paragraph(
-                "How far E(t), the smallest error of an iteration up to time t, averaged over the starts, is above "
+                "How far E(t), the smallest error of an iteration up to time t, averaged over the seeds, is above "
                 "e_min, the smallest of all runs shown. The lower the better; both axes are logarithmic."
             ),
             self._drawing(setup, papers, f"{self.name}.png"),
@@ -120,11 +121,11 @@ class Curves:
         return [*blocks, *self._table(setup, results, everyone)], papers
 
     def _table(self, setup: Setup, results: Results, drawn: Drawn) -> list[Block]:
-        rows, starts = [], []
+        rows, runs = [], []
         contenders = {contender.label: contender for contender in (*SIX, *setup.added)}
         for label in drawn.ranking():
             found = all_of(results, self.cell(setup, contenders[label]))
-            starts = found
+            runs = found
             spread = f"{min(r['error'] for r in found):.4f}–{max(r['error'] for r in found):.4f}"
             iterations = f"{mean([r['n_iter'] for r in found]):.0f}"
             each = milliseconds(mean([seconds_each(r) for r in found]), 1)
@@ -132,11 +133,11 @@ class Curves:
         if drawn.baseline is not None:
             rows.append(["TSVD", f"{drawn.baseline:.4f}", "–", "–", "–"])
         note = (
-            f"The smallest error of an iteration that ended within {self.seconds:g} s, from {len(starts)} nuclear "
-            f"start{'s' * (len(starts) > 1)} of error {mean([r['start_error'] for r in starts]):.3f} that took "
-            f"{mean([r['start_time'] for r in starts]):.1f} s, not counted."
+            f"The smallest error of an iteration that ended within {self.seconds:g} s, from {len(runs)} nuclear "
+            f"initialization{'s' * (len(runs) > 1)} of error {mean([r['start_error'] for r in runs]):.3f} that took "
+            f"{mean([r['start_time'] for r in runs]):.1f} s, not counted."
         )
-        return [Paragraph(note), Table(["algorithm", "error, mean", "over the starts", "iterations", "ms each"], rows)]
+        return [Paragraph(note), Table(["algorithm", "error, mean", "over the seeds", "iterations", "ms each"], rows)]
 
     def _drawing(self, setup: Setup, drawn: Drawn, file: str) -> Drawing:
         lowest = max(min(float((errors - drawn.best)[-1]) for errors in drawn.errors.values()), 1e-5) * 0.7
@@ -147,7 +148,7 @@ class Curves:
         lines = () if drawn.baseline is None else (Line("TSVD", drawn.baseline - drawn.best),)
         chart = Chart(
             f"{self.matrix.name}: {self.matrix.shape[0]} images, r = {self.rank}, e_min = {drawn.best:.4f}",
-            Axis("time after the start", "s", log=True),
+            Axis("time after initialization", "s", log=True),
             Axis("E(t) − e_min", log=True),
             tuple(series),
             lines,

@@ -1,4 +1,4 @@
-"""Table 1: the errors of three starts, by size and rank."""
+"""Table 1: the errors of three initializations, by size and rank."""
 
 import math
 from collections.abc import Iterator
@@ -7,12 +7,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from relunmd.comparison.contenders import Contender
-from relunmd.comparison.experiment import Experiment, all_of, mean
-from relunmd.comparison.plan import Case, Run, Setup, synthetic
 from relunmd.comparison.report import Cell, Claim, Paragraph, Section, Strong, Table
 from relunmd.comparison.result_file import Results
-from relunmd.experiments.paper import TABLE1
+from relunmd.comparison.run_plan import Case, Run
 from relunmd.loop.criteria import Limits
+from reproduction.experiment import Experiment, Setup, all_of, mean, synthetic
+from reproduction.paper import TABLE1
 
 __all__ = ["TABLE_1"]
 
@@ -20,11 +20,11 @@ Array = NDArray[Any]
 INITS = ("random", "tsvd", "nuclear")
 
 
-def _stay(X: Array, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
+def _no_iterations(X: Array, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
     return iter(())
 
 
-NOBODY = Contender("the start alone", _stay)
+NO_METHOD = Contender("initialization only", _no_iterations)
 TOLERANCE = 0.015
 """The paper gives two decimals."""
 
@@ -36,7 +36,7 @@ def _matrices(setup: Setup) -> int:
 def _cell(setup: Setup, n: int, rank: int, init: str) -> list[Run]:
     limits = Limits(tol=0, max_iter=0)
     return [
-        Run(Case(synthetic(setup, n, rank, i), rank, limits, init, setup.seed_of(10 * i)), NOBODY)
+        Run(Case(synthetic(setup, n, rank, i), rank, limits, init, setup.seed_of(10 * i)), NO_METHOD)
         for i in range(_matrices(setup))
     ]
 
@@ -62,17 +62,17 @@ def _section(setup: Setup, results: Results) -> Section:
         ordered.append(found["nuclear"] < found["tsvd"] < found["random"])
     columns = ["n", "r", *(f"{init}, paper" for init in INITS), *(f"{init}, here" for init in INITS), "as good"]
     note = (
-        f"Relative error of the start on n×n matrices max(0, randn·randn), means over {_matrices(setup)} "
+        f"Relative error of the initial factors on n×n matrices max(0, randn·randn), means over {_matrices(setup)} "
         f"matri{'x' if _matrices(setup) == 1 else 'ces'}. As good: none is above the paper's by more than "
-        f"{TOLERANCE}, the paper giving two decimals. Our nuclear start halves its step until the nuclear norm falls "
-        f"and doubles it after a success; the authors' program takes steps of one fixed length."
+        f"{TOLERANCE}, the paper giving two decimals. Our nuclear initialization halves its step until the nuclear "
+        f"norm decreases and doubles it after a success; the authors' program takes steps of one fixed length."
     )
     claim = Claim(
-        "The nuclear-norm start is better than the truncated SVD, and that than a random start",
+        "The nuclear-norm initialization is better than the truncated SVD, which is better than a random one",
         all(ordered) if len(ordered) == len(TABLE1) else None,
         f"so in {sum(ordered)} of {len(TABLE1)} settings; as good as the paper's in {sum(as_good)}",
     )
-    return Section("table1", "Table 1: start errors", [Paragraph(note), Table(columns, rows)], [claim])
+    return Section("table1", "Table 1: initial errors", [Paragraph(note), Table(columns, rows)], [claim])
 
 
 TABLE_1 = Experiment("table1", _runs, _section)

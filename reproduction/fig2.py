@@ -1,14 +1,14 @@
 """Figure 2: error and time an iteration by rank on 50 000 images of MNIST, 20 s, with TSVD."""
 
 from relunmd.comparison import pictures
-from relunmd.comparison.contenders import Contender
-from relunmd.comparison.experiment import PAPERS, TSVD, Experiment, milliseconds, not_seen, seconds_each
-from relunmd.comparison.plan import Case, Matrix, Run, Setup, mnist
+from relunmd.comparison.contenders import TSVD, Contender
 from relunmd.comparison.report import Block, Claim, Drawing, Paragraph, Section, Table
 from relunmd.comparison.result_file import Record, Results
-from relunmd.experiments.paper import FIGURE2
+from relunmd.comparison.run_plan import Case, Matrix, Run
 from relunmd.loop.criteria import Limits
 from relunmd.plot.curves import error_by_rank_chart
+from reproduction.experiment import PAPERS, Experiment, Setup, milliseconds, mnist, not_seen, seconds_each
+from reproduction.paper import FIGURE2
 
 __all__ = ["FIGURE_2"]
 
@@ -49,9 +49,9 @@ def _section(setup: Setup, results: Results) -> Section:
     blocks: list[Block] = [
         _drawing(setup, found, f"{matrix.shape[0]} images, {seconds:g} s"),
         Paragraph(
-            f"The smallest error of an iteration that ended within {seconds:g} s, from the nuclear start (not "
-            "counted), one start a rank; in brackets what can be read off the paper's plot, made on another machine. "
-            "The last columns are milliseconds an iteration, which decide who is ahead after a given time (figure 1b)."
+            f"The smallest error of an iteration that ended within {seconds:g} s, from the nuclear "
+            "initialization (not counted), one seed per rank; in brackets the values read off the paper's plot. "
+            "The last columns are milliseconds per iteration, which decide who is ahead after a given time (figure 1b)."
         ),
         _table(found, ranks, compare=not setup.quick),
     ]
