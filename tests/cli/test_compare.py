@@ -79,8 +79,8 @@ class TestCompare:
         run("compare", name, "-r", 2, "--algorithms", "qn", "--max-iter", 5, "-q", "-o", "out")
         text = page()
         assert "&lt;i&gt;one&lt;/i&gt;" in text
-        assert "größe, &quot;x&quot;" in text
-        assert "a &quot;very&quot; &lt;b&gt;odd naïve, file.csv: algorithms compared" in text
+        assert "größe, &#34;x&#34;" in text
+        assert "a &#34;very&#34; &lt;b&gt;odd naïve, file.csv: algorithms compared" in text
         assert "<i>" not in text.partition("<script")[0]
 
     def test_a_method_that_always_fails_is_told_by_the_exit_code(self, run, folder):
@@ -118,7 +118,7 @@ class TestCompare:
             ("compare X.npy -r 3 --algorithms foo -o out", "--algorithms must be among naive"),
             ("compare X.npy -r 3 --init foo -o out", "--init must be one of"),
             ("compare X.npy -r 3 --images big -o out", "--images must be a height and a width as 28x28"),
-            ("compare X.npy -r 3 --images 3x3 -o out", "as many pixels as X has columns, 50. Got 3 × 3"),
+            ("compare X.npy -r 3 --images 3x3 -o out", "as many pixels as X has columns, 50; got 3 × 3"),
             ("compare X.npy -r 3 --max-time 0 -o out", "Invalid value for '--max-time'"),
             ("compare X.npy -r 3 --column-names no.txt -o out", "no.txt cannot be read"),
             ("compare X.npy -r 3 -o X.npy", "must be a folder. Got X.npy, which is a file"),

@@ -28,7 +28,6 @@ from relunmd.engine.matrix import Source
 from relunmd.plot import image_sheets, style
 from relunmd.plot.chart import Line
 from relunmd.plot.curves import convergence_chart, error_by_rank_chart, spectrum_chart
-from relunmd.plot.subjects import Factors
 
 __all__ = ["comparison_report", "finding"]
 
@@ -256,7 +255,7 @@ def _of_factors(found: Comparison, rank: int, X: Source, column_names: Sequence[
         named = [block for label in shown for block in _named_components(label, *factors[label], column_names)]
         sections.append(Section("columns", f"What the components are of, rank {rank}", named))
     chart = spectrum_chart(
-        [Factors(label, *pair) for label, pair in factors.items()],
+        factors,
         f"Strength of components at rank {rank}: {found.name}",
     )
     alt = f"The singular values of WH, the strongest first: {', '.join(factors)}."

@@ -56,8 +56,9 @@ class Comparison:
 
     @property
     def page(self) -> Path:
-        """The page that can be mailed."""
-        return self.folder / "report.html"
+        """The page that can be mailed; report.md if Jinja2 was missing when the report was written."""
+        page = self.folder / "report.html"
+        return page if page.exists() else self.folder / "report.md"
 
     def of(self, rank: int, label: str) -> list[Mapping[str, Any]]:
         """The runs of an algorithm at a rank that finished an iteration, one a start; none while more are to come.

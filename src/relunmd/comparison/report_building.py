@@ -28,7 +28,7 @@ def check_folder(output: str | Path, of_comparison: bool) -> Path:
             f"The output must be a new folder, an empty one, or one with results to go on from. {folder} has other "
             f"files, as {there[0]}."
         )
-    if "report.html" in there and ("comparison.json" in there) is not of_comparison:
+    if "report.md" in there and ("comparison.json" in there) is not of_comparison:
         wanted, there_is = ("a comparison", "the paper's experiments")[:: 1 if of_comparison else -1]
         raise InputError(
             f"The output must be a folder for {wanted}. {folder} has the report of {there_is}; name another."
@@ -44,8 +44,9 @@ def make_report(
     Ctrl-C ends the runs, and is raised again once the report has been made of those that there are.
     """
     with display or Display() as shown:
-        if find_spec("matplotlib") is None:
-            shown.print("There will be no pictures but charts: they need matplotlib (pip install 'relunmd[plot]').")
+        for package, what in (("matplotlib", "charts and pictures"), ("jinja2", "report.html")):
+            if find_spec(package) is None:
+                shown.print(f"There will be no {what}: {package} is missing (pip install 'relunmd[plot]').")
         outcome, pressed = Outcome(), None
         try:
             carry_out(runs, results, shown, outcome)

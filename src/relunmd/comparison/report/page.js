@@ -51,7 +51,14 @@
     const drawings = Array.from(figure.querySelectorAll("svg.chart"), (svg) => {
       const [xLow, xHigh] = svg.dataset.x.split(" ").map(Number);
       const [yLow, yHigh] = svg.dataset.y.split(" ").map(Number);
-      const edge = { left: +svg.dataset.left, right: +svg.dataset.right, top: +svg.dataset.top, bottom: +svg.dataset.bottom };
+      const [left, top, right, bottom] = svg.dataset.box.split(" ").map(Number);
+      const edge = { left, top, right, bottom };
+      for (const [tag, name] of [["path", "cross"], ["circle", "spot"]]) {
+        const mark = document.createElementNS(svg.namespaceURI, tag);
+        mark.setAttribute("class", name);
+        svg.append(mark);
+      }
+      svg.querySelector(".spot").setAttribute("r", "5");
       const place = (value, low, high, log, begin, end) => {
         if (!log) return begin + ((end - begin) * (value - low)) / (high - low);
         return value <= 0 ? begin : begin + ((end - begin) * Math.log(value / low)) / Math.log(high / low);
@@ -66,10 +73,11 @@
     const leave = () => {
       tip.hidden = true;
       for (const { svg } of drawings) {
-        svg.querySelector(".spot").setAttribute("cx", "-9");
+        svg.querySelector(".spot").setAttribute("cx", "-99");
         svg.querySelector(".cross").setAttribute("d", "");
       }
     };
+    leave();
     let now = null;
     const show = (drawing, which, k, aloud) => {
       now = { which, k };
