@@ -11,15 +11,8 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-PAPER = {
-    "naive": "Naive",
-    "a-naive": "A-Naive",
-    "em": "EM",
-    "a-em": "A-EM",
-    "a-nmd": "A-NMD",
-    "3b": "3B-NMD",
-    "tsvd": "TSVD",
-}
+PAPER = {"naive": "Naive", "a-naive": "A-Naive", "em": "EM", "a-em": "A-EM",
+         "a-nmd": "A-NMD", "3b": "3B-NMD", "tsvd": "TSVD"}  # fmt: skip
 """The paper's names of its algorithms. Other algorithms are shown under their registered name."""
 
 
@@ -169,8 +162,7 @@ class Chart:
 
         def room(end: int) -> float:
             heights = [series.points[end][1] for series in self.series if series.points]
-            if self.y.log:
-                return min((abs(math.log(y / line.y)) for y in heights if y > 0 < line.y), default=0.0)
-            return min((abs(y - line.y) for y in heights), default=0.0)
+            scale = (lambda y: math.log(max(y, 1e-300))) if self.y.log else float
+            return min((abs(scale(y) - scale(line.y)) for y in heights), default=0.0)
 
         return "left" if room(0) > room(-1) else "right"

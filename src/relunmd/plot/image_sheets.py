@@ -16,17 +16,12 @@ from relunmd.plot.subjects import Compared, Subject, factors_of
 from relunmd.validation import check_matrix
 
 Array = NDArray[Any]
+Shape = tuple[int, int] | None
 _BACKGROUND = "#dbe4ee"
 
 
 def components(
-    run: Subject,
-    ax: Any = None,
-    *,
-    image_shape: tuple[int, int] | None = None,
-    rank: int | None = None,
-    most: int = 64,
-    title: str = "",
+    run: Subject, ax: Any = None, *, image_shape: Shape = None, rank: int | None = None, most: int = 64, title: str = ""
 ) -> Any:
     """Plot the rows of H, as small images if the rows of X are images, else as one image.
 
@@ -69,11 +64,10 @@ def components(
     if not isinstance(most, int | np.integer) or most < 1:
         raise InputError(f"most must be an integer of at least 1; got {most!r}.")
     found = factors_of(run, rank)
-    compared = isinstance(run, Compared)
-    if len(found) > 1 and not compared:
+    if len(found) > 1 and not isinstance(run, Compared):
         raise InputError(f"components plots one Decomposition; got {len(found)}. Pass one of them.")
     label, (W, H) = next(iter(found.items()))
-    if compared and not title:
+    if isinstance(run, Compared) and not title:
         title = f"{label}, rank {len(H)}"
     return draw_components(W, H, style.axes(ax), _image_shape(run, image_shape), most, title)
 
@@ -112,7 +106,7 @@ def reconstructions(
     ax: Any = None,
     *,
     rows: ArrayLike | None = None,
-    image_shape: tuple[int, int] | None = None,
+    image_shape: Shape = None,
     rank: int | None = None,
     title: str = "",
 ) -> Any:
@@ -177,19 +171,18 @@ def reconstructions(
 def draw_rows(sheets: Mapping[str, Array], ax: Any, image_shape: Any, title: str = "") -> Any:
     """Draw the sheet of `reconstructions`; the gray scale is that of the first entry, the originals."""
     first = next(iter(sheets.values()))
+    rows = np.vstack(list(sheets.values()))
     limits = 0.0, max(float(first.max(initial=0.0)), 1e-300)
     if image_shape is None:
-        strips = [np.vstack([rows, np.full((1, rows.shape[1]), np.nan)]) for rows in sheets.values()]
-        height = len(first) + 1
-        _show(ax, np.vstack(strips)[:-1], limits, aspect="auto")
+        shape = first.shape
+        _show(ax, mosaic(rows.reshape(len(sheets), -1), shape, 1, gap=np.nan)[1:-1, 1:-1], limits, aspect="auto")
         ax.set_xlabel("column of X")
     else:
         shape = check_image_shape(image_shape, first.shape[1])
-        height = shape[0] + 1
-        _show(ax, mosaic(np.vstack(list(sheets.values())), shape, len(first), gap=np.nan), limits)
-    ax.set_xticks([])
-    middles = [height * place + (height - 1) / 2 for place in range(len(sheets))]
+        _show(ax, mosaic(rows, shape, len(first), gap=np.nan), limits)
+    middles = [(shape[0] + 1) * place + shape[0] / 2 for place in range(len(sheets))]
     ax.set_yticks(middles, [style.shown(label, 30) for label in sheets])
+    ax.set_xticks([])
     ax.tick_params(length=0, labelsize=10.5)
     ax.spines[:].set_visible(False)
     style.titled(ax, title)
@@ -198,13 +191,11 @@ def draw_rows(sheets: Mapping[str, Array], ax: Any, image_shape: Any, title: str
 
 def mosaic(rows: Array, shape: tuple[int, int], across: int, gap: float) -> Array:
     """Return rows as images in a grid, `across` of them side by side, with lines of the value `gap` around them."""
-    height, width = shape
-    down = -(-len(rows) // across)
-    sheet = np.full((down * (height + 1) + 1, across * (width + 1) + 1), gap)
-    for place, row in enumerate(rows):
-        top, left = (place // across) * (height + 1) + 1, (place % across) * (width + 1) + 1
-        sheet[top : top + height, left : left + width] = row.reshape(shape)
-    return sheet
+    (height, width), down = shape, -(-len(rows) // across)
+    images = np.full((down * across, height + 1, width + 1), gap)  # Each with a line above it and at its left.
+    images[: len(rows), 1:, 1:] = rows.reshape(-1, height, width)
+    sheet = images.reshape(down, across, height + 1, width + 1).swapaxes(1, 2)
+    return np.pad(sheet.reshape(down * (height + 1), -1), ((0, 1), (0, 1)), constant_values=gap)
 
 
 def check_image_shape(image_shape: Any, n_columns: int) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from relunmd.plot.chart import Axis, Chart, LineStyle, line_styles, visible
 MOST_INSIDE = 5
 """Longest legend that is placed inside the axes; a longer one is placed beside them."""
 GRAY, GRID = "#555555", "#cccccc"
+_LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8}
 _LEGEND: dict[str, Any] = {"fontsize": 10.5, "frameon": False, "handlelength": 3.6}  # Long enough to show the dashes.
 
 
@@ -60,25 +61,15 @@ def draw(chart: Chart, ax: Any, legend: bool = True, size: float = 11.0, most_ti
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=size)
     for line in chart.lines:
-        if chart.y.log and line.y <= 0:
-            continue
-        left = chart.freer_side(line) == "left"
-        ax.axhline(line.y, color=GRAY, linewidth=1.3, linestyle=(0, (2, 2)))
-        ax.annotate(
-            shown(line.label),
-            (0 if left else 1, line.y),
-            (4 if left else -3, 4),
-            xycoords=ax.get_yaxis_transform(),
-            textcoords="offset points",
-            ha="left" if left else "right",
-            fontsize=size - 1,
-            color=GRAY,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
-        )
+        if line.y > 0 or not chart.y.log:
+            x, side = (0.005, "left") if chart.freer_side(line) == "left" else (0.995, "right")
+            ax.axhline(line.y, color=GRAY, linewidth=1.3, linestyle=(0, (2, 2)))
+            label = {"color": GRAY, "fontsize": size - 1, "ha": side, "va": "bottom", "bbox": _LABEL_BOX}
+            ax.text(x, line.y, shown(line.label), transform=ax.get_yaxis_transform(), **label)
     limits = _draw_series(chart, ax)
+    ax.minorticks_off()
     for axis, of_ax, limit, most in zip((chart.x, chart.y), (ax.xaxis, ax.yaxis), limits, most_ticks, strict=True):
         of_ax.set_major_locator(_locator(axis, limit, most))
-        of_ax.set_minor_locator(need("matplotlib.ticker", "Figures need", "plot").NullLocator())
         of_ax.set_major_formatter("{x:g}")
         of_ax.set_label_text(shown(axis.title), fontsize=1.1 * size)
     if chart.title:
@@ -94,11 +85,10 @@ def _draw_series(chart: Chart, ax: Any) -> NDArray[Any]:
 
     A point that a logarithmic axis cannot show, such as the initial error at time 0, is drawn at the lower limit.
     """
-    ax.set_xscale("log" if chart.x.log else "linear")
-    ax.set_yscale("log" if chart.y.log else "linear")
+    logs = [chart.x.log, chart.y.log]
+    ax.set(xscale="log" if chart.x.log else "linear", yscale="log" if chart.y.log else "linear")
     ax.autoscale()
     ax.margins(0.04)
-    logs = [chart.x.log, chart.y.log]
     styles = line_styles(series.label for series in chart.series)
     points = [np.array(series.points).reshape(-1, 2) for series in chart.series]
     every = np.vstack([np.empty((0, 2)), *points])
@@ -137,8 +127,9 @@ def no_glyph_warnings() -> Iterator[None]:
 
 def _locator(axis: Axis, limits: Any, most: int) -> Any:
     """Return a tick locator with at most about `most` round numbers."""
+    from matplotlib import ticker
+
     low, high = limits
-    ticker = need("matplotlib.ticker", "Figures need", "plot")
     if axis.ticks:
         return ticker.FixedLocator(axis.ticks, nbins=most)
     if not axis.log or high < 3 * low:

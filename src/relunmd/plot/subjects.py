@@ -1,6 +1,6 @@
 """Input of the plotting functions: a decomposition, several of them, or a comparison, seen as labeled runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -95,10 +95,11 @@ def factors_of(subject: Any, rank: int | None) -> Factors:
 
 
 def _rank_of(subject: Compared, rank: int | None) -> int:
-    if rank is not None and rank not in subject.ranks:
+    chosen = max(subject.ranks) if rank is None else rank
+    if chosen not in subject.ranks:
         raise _no_rank(subject.ranks, rank)
-    return max(subject.ranks) if rank is None else rank
+    return chosen
 
 
-def _no_rank(ranks: Sequence[int] | set[int], rank: int | None) -> InputError:
+def _no_rank(ranks: Iterable[int], rank: int | None) -> InputError:
     return InputError(f"rank must be one of {', '.join(map(str, sorted(ranks)))}; got {rank!r}.")

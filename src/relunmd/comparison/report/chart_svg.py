@@ -6,28 +6,16 @@ sheet can override: this is how colors follow the light and the dark scheme. Tex
 
 import io
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
-from relunmd._util import need
 from relunmd.plot import style
 from relunmd.plot.chart import LINE_STYLES, Chart, LineStyle, visible
 
-
-@dataclass(frozen=True)
-class Frame:
-    """Size of a drawing and of its letters in pixels, and the largest number of ticks on each axis."""
-
-    name: str
-    width: int
-    height: int
-    size: float
-    most_ticks: tuple[int, int]
-
-
-FRAMES = (Frame("wide", 760, 430, 13, (9, 8)), Frame("narrow", 330, 300, 11, (5, 7)))
-"""Every chart is drawn for wide and for narrow windows, because letters must not shrink."""
+FRAMES = {"wide": (760, 430, 13, (9, 8)), "narrow": (330, 300, 11, (5, 7))}
+"""Width, height and font size in pixels and most ticks on each axis. Letters must not shrink in a narrow window."""
 
 DARK_COLORS = "".join(
     f'[stroke="{one.color}"]{{stroke:{one.dark_color}}}[fill="{one.color}"]{{fill:{one.dark_color}}}'
@@ -36,33 +24,34 @@ DARK_COLORS = "".join(
 """Style sheet that replaces the colors of the line styles on a dark background."""
 
 
-def chart_svg(chart: Chart, frame: Frame, label: str, salt: str) -> str:
+def chart_svg(chart: Chart, frame: str, label: str, salt: str) -> str:
     """Return a chart without title and legend as an SVG element.
 
-    Its data attributes hold the box of the axes in pixels (left, top, right, bottom) and the limits of both axes, from
-    which page.js computes where a point is. `salt` makes the ids of the element unique on the page.
+    Its data attributes hold the position of the axes (left, bottom, right and top as fractions of the figure) and the
+    limits of both axes, from which page.js computes where a point is. `salt` makes the ids of the
+    element unique on the page.
     """
-    made, (ax,) = style.figure(frame.width / 72, frame.height / 72)
-    style.draw(replace(chart, title=""), ax, legend=False, size=frame.size, most_ticks=frame.most_ticks)
+    width, height, size, most_ticks = FRAMES[frame]
+    made, (ax,) = style.figure(width / 72, height / 72)
+    style.draw(replace(chart, title=""), ax, legend=False, size=size, most_ticks=most_ticks)
     root = _inline_svg(made, salt)
-    box = ax.get_position()
-    edges = (frame.width * box.x0, frame.height * (1 - box.y1), frame.width * box.x1, frame.height * (1 - box.y0))
     root.attrib = {
-        "class": f"chart {frame.name}",
-        "viewBox": f"0 0 {frame.width} {frame.height}",
+        "class": f"chart {frame}",
+        "viewBox": f"0 0 {width} {height}",
         "role": "img",
         "aria-label": visible(label),
-        "data-box": " ".join(f"{edge:.2f}" for edge in edges),
-        "data-x": " ".join(f"{limit:.9g}" for limit in ax.get_xlim()),
-        "data-y": " ".join(f"{limit:.9g}" for limit in ax.get_ylim()),
+        "data-box": "{:.5f} {:.5f} {:.5f} {:.5f}".format(*ax.get_position().extents),
+        "data-x": "{:.9g} {:.9g}".format(*ax.get_xlim()),
+        "data-y": "{:.9g} {:.9g}".format(*ax.get_ylim()),
     }
     return ElementTree.tostring(root, encoding="unicode")
 
 
 def swatch_svg(line: LineStyle, salt: str) -> str:
     """Return a short piece of a curve as an SVG element, for the legend."""
-    made = need("matplotlib.figure", "Figures need", "plot").Figure((44 / 72, 14 / 72))
-    lines = need("matplotlib.lines", "Figures need", "plot")
+    from matplotlib import figure, lines
+
+    made = figure.Figure((44 / 72, 14 / 72))
     made.add_artist(lines.Line2D([0.02, 0.5, 0.98], [0.5] * 3, markevery=[1], **style.line_options(line)))
     root = _inline_svg(made, salt)
     root.attrib = {"class": "swatch", "width": "44", "height": "14", "viewBox": "0 0 44 14", "aria-hidden": "true"}
@@ -71,35 +60,33 @@ def swatch_svg(line: LineStyle, salt: str) -> str:
 
 def _inline_svg(figure: Any, salt: str) -> ElementTree.Element:
     """Return a figure as an SVG element that can be part of an HTML page."""
+    import matplotlib
+
     text = io.StringIO()
-    options = {"svg.fonttype": "none", "svg.hashsalt": salt, "text.usetex": False}
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with need("matplotlib", "Figures need", "plot").rc_context(options), style.no_glyph_warnings():
-        figure.savefig(text, format="svg", metadata=nothing, transparent=True)
-    root = ElementTree.fromstring(text.getvalue())  # noqa: S314 (Matplotlib wrote it.)
+    options: Any = {"svg.fonttype": "none", "svg.hashsalt": salt, "text.usetex": False}
+    with matplotlib.rc_context(options), style.no_glyph_warnings():
+        figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
+    root = ElementTree.fromstring(re.sub(' xmlns="[^"]*"', "", text.getvalue()))  # noqa: S314 (Matplotlib wrote it.)
     for element in root.iter():
-        element.tag = element.tag.rpartition("}")[2]  # HTML knows the namespace.
         for child in list(element):
-            if child.tag.rpartition("}")[2] in ("metadata", "style", "clipPath"):
+            if child.tag in ("metadata", "style", "clipPath"):
                 element.remove(child)
         element.attrib = dict(_attributes(element.attrib))
         element.tail = None
-        if element.tag != "text":
-            element.text = None
+        element.text = element.text if element.tag == "text" else None
     return root
 
 
-def _attributes(given: dict[str, str]) -> Any:
-    """Yield the attributes of an element that a page needs, with short numbers."""
+def _attributes(given: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of an element that the page needs, with short numbers."""
     for name, value in given.items():
         if name == "style":
             declarations = (declaration.split(": ", 1) for declaration in value.split("; "))
             yield from ((key, kept) for key, kept in declarations if key != "font-family")
-        elif name == "id":
-            if value == "series":
-                yield "class", value
-            elif re.fullmatch("m[0-9a-f]{10}", value):  # A marker, which other elements refer to.
-                yield name, value
+        elif value == "series":
+            yield "class", value
+        elif name == "id" and not re.fullmatch("m[0-9a-f]{10}", value):  # Only markers are referred to.
+            continue
         elif name != "clip-path" and not value.startswith("rotate(-0 "):
             short = re.sub(r"\d+\.\d{2,}", lambda found: f"{float(found[0]):.4g}", " ".join(value.split()))
             yield name.rpartition("}")[2], short

@@ -51,8 +51,9 @@
     const drawings = Array.from(figure.querySelectorAll("svg.chart"), (svg) => {
       const [xLow, xHigh] = svg.dataset.x.split(" ").map(Number);
       const [yLow, yHigh] = svg.dataset.y.split(" ").map(Number);
-      const [left, top, right, bottom] = svg.dataset.box.split(" ").map(Number);
-      const edge = { left, top, right, bottom };
+      const { width, height } = svg.viewBox.baseVal;
+      const [left, bottom, right, top] = svg.dataset.box.split(" ").map(Number);
+      const edge = { left: width * left, right: width * right, top: height * (1 - top), bottom: height * (1 - bottom) };
       for (const [tag, name] of [["path", "cross"], ["circle", "spot"]]) {
         const mark = document.createElementNS(svg.namespaceURI, tag);
         mark.setAttribute("class", name);

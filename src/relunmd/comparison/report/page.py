@@ -8,7 +8,9 @@ import base64
 import hashlib
 import itertools
 import re
+from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -44,7 +46,7 @@ def html(report: Report, folder: Path) -> str:
         content=content,
         kind=lambda value: type(value).__name__,
         sort_value=sort_value,
-        svgs=_Drawer(),
+        svgs=partial(_svgs, map(str, itertools.count())),
         image=lambda file: base64.b64encode((folder / file).read_bytes()).decode(),
         data=[_data(chart) for _, chart in report.charts],
         sheet=sheet,
@@ -54,22 +56,14 @@ def html(report: Report, folder: Path) -> str:
     return str(page)
 
 
-class _Drawer:
-    """Draws the charts of a page, whose ids must differ."""
-
-    def __init__(self) -> None:
-        self._salts = map(str, itertools.count())
-
-    def __call__(self, chart: Chart, alt: str) -> tuple[list[str], list[str]] | None:
-        """Return the drawings of a chart and of its legend entries, or None without Matplotlib."""
-        styles = line_styles(series.label for series in chart.series)
-        try:
-            return (
-                [chart_svg(chart, frame, f"{chart.title}. {alt}", next(self._salts)) for frame in FRAMES],
-                [swatch_svg(styles[series.label], next(self._salts)) for series in chart.series],
-            )
-        except MissingDependencyError:
-            return None
+def _svgs(salts: Iterator[str], chart: Chart, alt: str) -> tuple[list[str], list[str]] | None:
+    """Return the drawings of a chart and of its legend entries, or None without Matplotlib."""
+    styles = line_styles(series.label for series in chart.series)
+    try:
+        charts = [chart_svg(chart, frame, f"{chart.title}. {alt}", next(salts)) for frame in FRAMES]
+    except MissingDependencyError:
+        return None
+    return charts, [swatch_svg(styles[series.label], next(salts)) for series in chart.series]
 
 
 def _data(chart: Chart) -> dict[str, Any]:
