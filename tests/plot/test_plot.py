@@ -1,4 +1,4 @@
-"""Pictures: drawn into the Axes that are given, from decompositions and comparisons, with the right numbers."""
+"""Figures of decompositions and comparisons: drawn on the given Axes, with the right numbers."""
 
 import numpy as np
 import pytest
@@ -215,10 +215,10 @@ class TestImages:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"rows": [90]}, "rows must be from 0 to 89"),
-            ({"rows": [-1]}, "rows must be from 0 to 89"),
-            ({"rows": [0.5]}, "list of row indices"),
-            ({"rows": []}, "list of row indices"),
+            ({"rows": [90]}, "list of row indices from 0 to 89"),
+            ({"rows": [-1]}, "list of row indices from 0 to 89"),
+            ({"rows": [0.5]}, "list of row indices from 0 to 89"),
+            ({"rows": []}, "list of row indices from 0 to 89"),
             ({"image_shape": (7, 7)}, "as many pixels as X has columns, 64"),
             ({"image_shape": 8}, "a height and a width"),
             ({"X": X[:, :60]}, "X must be the matrix that was decomposed"),

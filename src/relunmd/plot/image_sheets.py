@@ -154,10 +154,9 @@ def reconstructions(
     source = check_matrix(X)
     m, n = source.shape
     chosen = sample_rows(m) if rows is None else np.atleast_1d(np.asarray(rows))
-    if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
-        raise InputError(f"rows must be a list of row indices; got {rows!r}.")
-    if chosen.min() < 0 or chosen.max() >= m:
-        raise InputError(f"rows must be from 0 to {m - 1}; got {rows!r}.")
+    integers = chosen.ndim == 1 and chosen.dtype.kind in "iu" and len(chosen) > 0
+    if not integers or chosen.min() < 0 or chosen.max() >= m:
+        raise InputError(f"rows must be a list of row indices from 0 to {m - 1}; got {rows!r}.")
     for label, (W, H) in found.items():
         if (len(W), H.shape[1]) != (m, n):
             raise InputError(

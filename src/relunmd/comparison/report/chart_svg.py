@@ -66,7 +66,8 @@ def _inline_svg(figure: Any, salt: str) -> ElementTree.Element:
     options: Any = {"svg.fonttype": "none", "svg.hashsalt": salt, "text.usetex": False}
     with matplotlib.rc_context(options), style.no_glyph_warnings():
         figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
-    root = ElementTree.fromstring(re.sub(' xmlns="[^"]*"', "", text.getvalue()))  # noqa: S314 (Matplotlib wrote it.)
+    source = text.getvalue().replace(' xmlns="http://www.w3.org/2000/svg"', "", 1)  # HTML implies the namespace.
+    root = ElementTree.fromstring(source)  # noqa: S314 (Matplotlib wrote it.)
     for element in root.iter():
         for child in list(element):
             if child.tag in ("metadata", "style", "clipPath"):

@@ -1,6 +1,6 @@
 "use strict";
-// Tables that sort, curves that can be switched off, and what a point is when one hovers over it or goes to it by keys.
-// The page is complete without: this only adds to it. Text goes in as text, never as markup.
+// Sorts tables, switches curves off and on, and reads out points under the pointer or by keyboard.
+// The page is complete without this script. Text is inserted as text, never as markup.
 (() => {
   const said = document.getElementById("said");
   const say = (words) => { said.textContent = words; };
@@ -125,10 +125,10 @@
       };
       svg.addEventListener("pointermove", hover);
       svg.addEventListener("pointerdown", hover);
-      // A finger leaves as soon as it lifts, and what it pointed at stays to be read.
+      // A touch pointer leaves when the finger lifts; the read-out must remain visible then.
       svg.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") leave(); });
       svg.addEventListener("blur", leave);
-      // From here on keys mean something in it, which those who listen to the page are told by its role.
+      // The chart handles keys from here on; the role tells screen readers so.
       svg.setAttribute("tabindex", "0");
       svg.setAttribute("role", "application");
       svg.setAttribute("aria-roledescription", "chart");

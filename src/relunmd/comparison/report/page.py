@@ -60,10 +60,11 @@ def _svgs(salts: Iterator[str], chart: Chart, alt: str) -> tuple[list[str], list
     """Return the drawings of a chart and of its legend entries, or None without Matplotlib."""
     styles = line_styles(series.label for series in chart.series)
     try:
-        charts = [chart_svg(chart, frame, f"{chart.title}. {alt}", next(salts)) for frame in FRAMES]
+        with need("matplotlib.style", "Figures need", "plot").context("default"):  # Whatever the user's settings are.
+            charts = [chart_svg(chart, frame, f"{chart.title}. {alt}", next(salts)) for frame in FRAMES]
+            return charts, [swatch_svg(styles[series.label], next(salts)) for series in chart.series]
     except MissingDependencyError:
         return None
-    return charts, [swatch_svg(styles[series.label], next(salts)) for series in chart.series]
 
 
 def _data(chart: Chart) -> dict[str, Any]:
