@@ -134,6 +134,7 @@ def _locator(axis: Axis, limits: Any, most: int) -> Any:
         return ticker.FixedLocator(axis.ticks, nbins=most)
     if not axis.log or high < 3 * low:
         return ticker.MaxNLocator(most, steps=[1, 2, 5, 10], integer=axis.whole, min_n_ticks=1)
+    # LogLocator by itself labels too few ticks on one or two decades (matplotlib issues 4867 and 29694).
     for subs in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 3, 5), (1, 2, 5), (1, 3)):
         found = ticker.LogLocator(subs=subs, numticks=most)
         if 2 <= sum(low <= tick <= high for tick in found.tick_values(low, high)) <= most:
