@@ -1,5 +1,6 @@
 """A headless Chromium over a pipe, for tests of the page: no driver and no package needed, only Debian's chromium."""
 
+import fcntl
 import json
 import os
 import select
@@ -148,7 +149,7 @@ def browsing(profile):
     from_browser, to_us = os.pipe()
 
     def pipes():  # It reads from descriptor 3 and writes to 4.
-        low, high = os.dup(to_browser), os.dup(to_us)
+        low, high = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (to_browser, to_us))  # Neither 3 nor 4.
         os.dup2(low, 3)
         os.dup2(high, 4)
 

@@ -79,8 +79,8 @@ class TestCompare:
         run("compare", name, "-r", 2, "--algorithms", "qn", "--max-iter", 5, "-q", "-o", "out")
         text = page()
         assert "&lt;i&gt;one&lt;/i&gt;" in text
-        assert "größe, &quot;x&quot;" in text
-        assert "a &quot;very&quot; &lt;b&gt;odd naïve, file.csv: algorithms compared" in text
+        assert "größe, &#34;x&#34;" in text
+        assert "a &#34;very&#34; &lt;b&gt;odd naïve, file.csv: algorithms compared" in text
         assert "<i>" not in text.partition("<script")[0]
 
     def test_a_method_that_always_fails_is_told_by_the_exit_code(self, run, folder):

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import sys
 from pathlib import Path
 
 import h5py
@@ -364,7 +365,7 @@ class TestWhatCameOut:
             f"{1 - errors[best][6] / errors['TSVD'][6]:.0%} below the truncated SVD's {errors['TSVD'][6]:.4g}" in said
         )
         assert "rank 3" in said
-        assert said in found.page.read_text(encoding="utf-8").replace("&#x27;", "'")
+        assert said in found.page.read_text(encoding="utf-8").replace("&#39;", "'")
 
     def test_the_report_has_it_all(self, found):
         text = (found.folder / "report.md").read_text(encoding="utf-8")
@@ -400,8 +401,8 @@ class TestWhatCameOut:
         strongest = np.argmax(np.linalg.norm(W, axis=0) * np.linalg.norm(H, axis=1))
         page = found.page.read_text(encoding="utf-8")
         largest = names[int(np.abs(H[strongest]).argmax())]
-        assert largest.replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;") in page
-        assert "a&lt;&quot;file&quot;&gt;.npy: algorithms compared" in page
+        assert largest.replace("<", "&lt;").replace(">", "&gt;").replace('"', "&#34;") in page
+        assert "a&lt;&#34;file&#34;&gt;.npy: algorithms compared" in page
         assert "<b>" not in page.partition("<script")[0].replace("<body>", "")
 
     def test_without_matplotlib(self, monkeypatch):
@@ -413,9 +414,29 @@ class TestWhatCameOut:
         monkeypatch.setattr(style, "figure", missing)
         found = compared(datasets.digits()[:60])
         page = found.page.read_text(encoding="utf-8")
-        assert page.count('<svg class="chart wide"') == 4
+        assert page.count("<svg") == 0
+        assert page.count("This chart needs matplotlib") == 4
         assert page.count("Pictures need matplotlib") == 2
         assert not list(found.folder.glob("*.png"))
+
+    def test_without_jinja2_and_matplotlib(self, monkeypatch, tmp_path):
+        options = {"ranks": [3], "output": tmp_path / "out"}
+        compared(datasets.digits()[:60], **options)
+        for package in ("jinja2", "matplotlib"):
+            monkeypatch.setitem(sys.modules, package, None)
+        console = Console(record=True, file=io.StringIO(), width=120)
+        found = compared(datasets.digits()[:60], display=Display(console), **options)
+        assert found.page == found.folder / "report.md"
+        text = found.page.read_text(encoding="utf-8")
+        assert text.count("This chart needs matplotlib") == 2
+        assert text.count("Figures need matplotlib") == 2
+        assert "| qn |" in text
+        assert (found.folder / "points.csv").exists()
+        assert not list(found.folder.glob("*.png"))
+        assert not (found.folder / "report.html").exists()  # The earlier one is out of date.
+        printed = console.export_text()
+        assert "no charts and pictures: matplotlib is missing (pip install 'relunmd[plot]')" in printed
+        assert "no report.html: jinja2 is missing" in printed
 
 
 class TestRefusals:

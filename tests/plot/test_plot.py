@@ -1,4 +1,4 @@
-"""Pictures: drawn into the Axes that are given, from decompositions and comparisons, with the right numbers."""
+"""Figures of decompositions and comparisons: drawn on the given Axes, with the right numbers."""
 
 import numpy as np
 import pytest
@@ -72,7 +72,7 @@ class TestEvery:
 
     def test_refuses_what_it_cannot_draw(self, name, runs, ax):
         for subject in (X, [], {}, "qn", [1], None, [runs[0], X]):
-            with pytest.raises(InputError, match="What is drawn must be a Decomposition"):
+            with pytest.raises(InputError, match="The first argument must be a Decomposition"):
                 DRAW[name](subject, ax)
         with pytest.raises(InputError, match="ax must be a Matplotlib Axes"):
             DRAW[name](runs[0], "axes")
@@ -122,10 +122,10 @@ class TestConvergence:
         assert legend(ax) == [" _underscored"]
 
     def test_a_rank_that_is_not_there(self, runs, compared, ax):
-        with pytest.raises(InputError, match=r"components draws one Decomposition\. Got 3"):
+        with pytest.raises(InputError, match=r"components plots one Decomposition; got 3"):
             plot.components(runs, ax)
         for draw in (plot.convergence, plot.components, plot.spectrum):
-            with pytest.raises(InputError, match=r"rank must be one of 6, which are there\. Got 99"):
+            with pytest.raises(InputError, match=r"rank must be one of 6; got 99"):
                 draw(runs, ax, rank=99)
 
     def test_many_names_are_beside_the_picture(self, runs, ax):
@@ -215,13 +215,13 @@ class TestImages:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({"rows": [90]}, "rows must be from 0 to 89"),
-            ({"rows": [-1]}, "rows must be from 0 to 89"),
-            ({"rows": [0.5]}, "list of row numbers"),
-            ({"rows": []}, "list of row numbers"),
+            ({"rows": [90]}, "list of row indices from 0 to 89"),
+            ({"rows": [-1]}, "list of row indices from 0 to 89"),
+            ({"rows": [0.5]}, "list of row indices from 0 to 89"),
+            ({"rows": []}, "list of row indices from 0 to 89"),
             ({"image_shape": (7, 7)}, "as many pixels as X has columns, 64"),
             ({"image_shape": 8}, "a height and a width"),
-            ({"X": X[:, :60]}, "X must be what was decomposed"),
+            ({"X": X[:, :60]}, "X must be the matrix that was decomposed"),
         ],
     )
     def test_refusals(self, runs, ax, options, said):

@@ -17,7 +17,6 @@ from relunmd.engine.matrix import Source
 from relunmd.plot import style
 from relunmd.plot.chart import Line
 from relunmd.plot.curves import convergence_chart, error_by_rank_chart, spectrum_chart
-from relunmd.plot.subjects import Factors
 
 Array = NDArray[Any]
 _BASELINES = {TSVD.label: "the truncated SVD", NMF.label: "NMF"}
@@ -208,7 +207,7 @@ def _of_factors(found: Comparison, rank: int, X: Source, column_names: Sequence[
         named = [block for label in shown for block in _named_components(label, *factors[label], column_names)]
         sections.append(Section("columns", f"Largest columns of the components at rank {rank}", named))
     title = f"Strength of components at rank {rank}: {found.name}"
-    chart = spectrum_chart([Factors(label, *pair) for label, pair in factors.items()], title)
+    chart = spectrum_chart(factors, title)
     alt = f"The singular values of WH, strongest first: {', '.join(factors)}."
     text = "The singular values of WH show how many components carry the approximation."
     drawn = pictures.drawing([chart], found.folder / "spectrum.png", alt)

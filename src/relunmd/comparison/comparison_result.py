@@ -65,7 +65,8 @@ class Comparison:
     @property
     def page(self) -> Path:
         """Path of the report, a single self-contained HTML file."""
-        return self.folder / "report.html"
+        page = self.folder / "report.html"
+        return page if page.exists() else self.folder / "report.md"
 
     def of(self, rank: int, label: str) -> list[Mapping[str, Any]]:
         """Return the runs of an algorithm at a rank that finished an iteration, one per seed.

@@ -55,8 +55,9 @@ class Runner:
         """
         interrupt = None
         with self.display:
-            if find_spec("matplotlib") is None:
-                self.display.print("Only charts are drawn: pictures need matplotlib (pip install 'relunmd[plot]').")
+            for package, what in (("matplotlib", "charts and pictures"), ("jinja2", "report.html")):
+                if find_spec(package) is None:
+                    self.display.print(f"No {what}: {package} is missing (pip install 'relunmd[plot]').")
             try:
                 self.make(runs)
             except KeyboardInterrupt as reason:

@@ -1,7 +1,7 @@
-"""Pictures of decompositions and comparisons, on Matplotlib axes.
+"""Figures of decompositions and comparisons on Matplotlib axes.
 
-Every function draws into the Axes it is given, or into a new figure, and hands the Axes back. An algorithm has the same
-colour, dash and marker in all of them; these differ in lightness too, so that they can be told in grey.
+Every function draws on the given Axes, or on those of a new figure, and returns them. An algorithm has the same color,
+dash pattern and marker in all figures; they differ in lightness, so they remain distinguishable in grayscale.
 
 >>> import relunmd
 >>> from relunmd import datasets, plot

@@ -1,5 +1,6 @@
-"""Curves: the error over time, the error by rank, and how strong the components are."""
+"""Curves: error over time, final error by rank, and singular values of the approximation."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,28 +13,37 @@ from relunmd.plot.chart import Axis, Chart, Line, Series
 from relunmd.plot.image_sheets import dense
 from relunmd.plot.subjects import Factors, Subject, curves_of, errors_of, factors_of
 
-__all__ = ["convergence", "convergence_chart", "error_by_rank", "error_by_rank_chart", "spectrum", "spectrum_chart"]
-
 Array = NDArray[Any]
 ERROR = "relative error"
 _OVER = {"time": ("time", "s"), "iteration": ("iteration", ""), "passes": ("passes over X", "")}
 
 
 def convergence(runs: Subject, ax: Any = None, *, rank: int | None = None, over: str = "time", title: str = "") -> Any:
-    """The error over time, both axes logarithmic.
+    """Plot the error over time.
 
     Parameters
     ----------
-    runs : a Decomposition, a list or a dict of them, or a Comparison
-    ax : the Axes to draw into; a new figure's if None
-    rank : which runs to show if they are of several; the largest of a comparison if None
-    over : "time" in seconds since the call, the start included; "iteration"; or "passes" over X. A comparison has
-        times alone, without the start that all have in common
-    title : above the picture
+    runs : Decomposition, list or dict of Decomposition, or Comparison
+        What to plot. The keys of a dict are the labels.
+    ax : matplotlib.axes.Axes, default=None
+        Axes to draw on. If None, a new pyplot figure is created.
+    rank : int, default=None
+        Plot only runs of this rank. If None, all runs, or those of the largest rank of a comparison.
+    over : {"time", "iteration", "passes"}, default="time"
+        Quantity on the x axis: seconds since the call, including the initialization; iterations; or passes over X. A
+        comparison supports "time" only, without the initialization that its runs share.
+    title : str, default=""
+        Title of the axes.
 
     Returns
     -------
-    The Axes.
+    matplotlib.axes.Axes
+        The axes. The y axis is logarithmic, as is the time axis.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid or there is no run of this rank.
 
     Examples
     --------
@@ -45,31 +55,38 @@ def convergence(runs: Subject, ax: Any = None, *, rank: int | None = None, over:
     ('iteration', 'relative error')
     """
     if over not in _OVER:
-        raise InputError(f"over must be one of {', '.join(_OVER)}. Got {over!r}.")
+        raise InputError(f"over must be one of {', '.join(_OVER)}; got {over!r}.")
     return style.draw(convergence_chart(curves_of(runs, rank, over), title, over), style.axes(ax))
 
 
-def convergence_chart(series: list[Series], title: str, over: str = "time", lines: tuple[Line, ...] = ()) -> Chart:
-    """What `convergence` draws."""
-    name, unit = _OVER[over]
-    return Chart(
-        title, Axis(name, unit, log=over == "time", whole=over != "time"), Axis(ERROR, log=True), tuple(series), lines
-    )
+def convergence_chart(series: Sequence[Series], title: str, over: str = "time", lines: tuple[Line, ...] = ()) -> Chart:
+    """Return the chart of `convergence`."""
+    x = Axis(*_OVER[over], log=over == "time", whole=over != "time")
+    return Chart(title, x, Axis(ERROR, log=True), tuple(series), lines)
 
 
 def error_by_rank(runs: Subject, ax: Any = None, *, title: str = "") -> Any:
-    """The final error by rank, a curve for each algorithm.
+    """Plot the final error by rank, one curve for each algorithm.
 
     Parameters
     ----------
-    runs : Decompositions of several ranks, as a list (a curve for each algorithm, the best of several at one rank) or
-        as a dict; or a Comparison
-    ax : the Axes to draw into; a new figure's if None
-    title : above the picture
+    runs : Decomposition, list or dict of Decomposition, or Comparison
+        What to plot. A list yields a curve for each algorithm, with the smallest error at each rank; a dict yields a
+        curve for each key.
+    ax : matplotlib.axes.Axes, default=None
+        Axes to draw on. If None, a new pyplot figure is created.
+    title : str, default=""
+        Title of the axes.
 
     Returns
     -------
-    The Axes.
+    matplotlib.axes.Axes
+        The axes.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid.
 
     Examples
     --------
@@ -83,37 +100,50 @@ def error_by_rank(runs: Subject, ax: Any = None, *, title: str = "") -> Any:
 
 
 def error_by_rank_chart(
-    errors: Any, title: str, name: str = ERROR, unit: str = "", lines: tuple[Line, ...] = ()
+    errors: Mapping[str, Mapping[int, float]],
+    title: str,
+    name: str = ERROR,
+    unit: str = "",
+    lines: tuple[Line, ...] = (),
 ) -> Chart:
-    """What `error_by_rank` draws; also of other things than errors."""
+    """Return the chart of `error_by_rank`, also for other quantities than errors."""
     ranks = sorted({rank for values in errors.values() for rank in values})
-    series = tuple(
-        Series.of(label, sorted(values), [values[r] for r in sorted(values)]) for label, values in errors.items()
-    )
-    axis = Axis("rank", log=len(ranks) > 2 and ranks[-1] / ranks[0] >= 8, ticks=tuple(map(float, ranks)))
-    return Chart(title, axis, Axis(name, unit, log=True), series, lines, markers_everywhere=True)
+    series = [Series.of(label, sorted(values), [values[r] for r in sorted(values)]) for label, values in errors.items()]
+    x = Axis("rank", log=len(ranks) > 2 and ranks[-1] / ranks[0] >= 8, ticks=tuple(map(float, ranks)))
+    return Chart(title, x, Axis(name, unit, log=True), tuple(series), lines, markers_everywhere=True)
 
 
 def spectrum(
     runs: Subject, ax: Any = None, *, X: ArrayLike | None = None, rank: int | None = None, title: str = ""
 ) -> Any:
-    """How strong the components are: the singular values of WH, the strongest first.
+    """Plot the singular values of WH.
 
     Parameters
     ----------
-    runs : a Decomposition, a list or a dict of them, or a Comparison
-    ax : the Axes to draw into; a new figure's if None
-    X : if given, its own singular values are drawn too; all of them are computed, of a dense copy
-    rank : which runs to show if they are of several; the largest of a comparison if None
-    title : above the picture
+    runs : Decomposition, list or dict of Decomposition, or Comparison
+        What to plot. The keys of a dict are the labels.
+    ax : matplotlib.axes.Axes, default=None
+        Axes to draw on. If None, a new pyplot figure is created.
+    X : {array-like, sparse matrix} of shape (m, n), default=None
+        If given, its leading singular values are plotted too. They are computed from a dense copy.
+    rank : int, default=None
+        Plot only runs of this rank. If None, all runs, or those of the largest rank of a comparison.
+    title : str, default=""
+        Title of the axes.
 
     Returns
     -------
-    The Axes.
+    matplotlib.axes.Axes
+        The axes, with a logarithmic y axis.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid or there is no run of this rank.
 
     Notes
     -----
-    WH is not formed: it takes the memory of W and H.
+    WH is not formed: the function needs as much memory as W and H.
 
     Examples
     --------
@@ -128,24 +158,22 @@ def spectrum(
     return style.draw(spectrum_chart(factors_of(runs, rank), title, own), style.axes(ax))
 
 
-def spectrum_chart(runs: list[Factors], title: str, own: Array | None = None) -> Chart:
-    """What `spectrum` draws."""
-    series = [_strengths(run.label, singular_values(run.W, run.H)) for run in runs]
+def spectrum_chart(runs: Factors, title: str, own: Array | None = None) -> Chart:
+    """Return the chart of `spectrum`; `own` are the singular values of X."""
+    series = [_spectrum(label, singular_values(W, H)) for label, (W, H) in runs.items()]
     if own is not None:
-        longest = max((len(one.x) for one in series), default=len(own))
-        series.append(_strengths("X itself", own[: 2 * longest]))
-    return Chart(
-        title, Axis("component", whole=True), Axis("singular value", log=True), tuple(series), markers_everywhere=True
-    )
+        series.append(_spectrum("X itself", own[: 2 * max(len(one.x) for one in series)]))
+    x, y = Axis("component", whole=True), Axis("singular value", log=True)
+    return Chart(title, x, y, tuple(series), markers_everywhere=True)
 
 
-def _strengths(label: str, values: Array) -> Series:
+def _spectrum(label: str, values: Array) -> Series:
     kept = values[values > 1e-12 * values.max(initial=0.0)]
     return Series.of(label, range(1, len(kept) + 1), kept)
 
 
 def singular_values(W: Array, H: Array) -> Array:
-    """Those of WH, from triangles of W and H."""
+    """Return the singular values of WH, computed from QR factors of W and of the transpose of H."""
     left: Array = fetched(np.linalg.qr(W)[1])
     right: Array = np.linalg.qr(H.T)[1]
     return np.asarray(np.linalg.svd(left @ right.T, compute_uv=False))

@@ -1,6 +1,6 @@
-"""Sheets of small images: components, and rows of X with their reconstructions. Dark is large."""
+"""Sheets of small images: components, and rows of X with their reconstructions. Large values are dark."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,38 +15,42 @@ from relunmd.inspection import row_parts
 from relunmd.plot import style
 from relunmd.plot.subjects import Compared, Subject, factors_of
 
-__all__ = ["components", "draw_components", "draw_rows", "mosaic", "reconstructions"]
-
 Array = NDArray[Any]
-_BETWEEN = "#dbe4ee"
-"""What is between images; a light grey in grey."""
+Shape = tuple[int, int] | None
+_BACKGROUND = "#dbe4ee"
 
 
 def components(
-    run: Subject,
-    ax: Any = None,
-    *,
-    image_shape: tuple[int, int] | None = None,
-    rank: int | None = None,
-    most: int = 64,
-    title: str = "",
+    run: Subject, ax: Any = None, *, image_shape: Shape = None, rank: int | None = None, most: int = 64, title: str = ""
 ) -> Any:
-    """The rows of H: each as a small image where the rows of X are images, else all of them as one picture.
+    """Plot the rows of H, as small images if the rows of X are images, else as one image.
 
-    Each is divided by its largest entry: black is 1, middle grey 0, white −1.
+    Each row is divided by its largest absolute entry: black is 1, middle gray 0, white -1.
 
     Parameters
     ----------
-    run : one Decomposition, or a Comparison, of which the best is shown
-    ax : the Axes to draw into; a new figure's if None
-    image_shape : height and width of the images that the rows of X are, if they are; a comparison knows it
-    rank : of a comparison, the largest if None
-    most : how many components are shown, the strongest first
-    title : above the picture
+    run : Decomposition or Comparison
+        What to plot. The algorithm with the smallest error is chosen from a comparison.
+    ax : matplotlib.axes.Axes, default=None
+        Axes to draw on. If None, a new pyplot figure is created.
+    image_shape : tuple of two int, default=None
+        Height and width of the images. If None, that of the comparison, or the rows are not drawn as images.
+    rank : int, default=None
+        Rank to select from a comparison. If None, the largest.
+    most : int, default=64
+        Largest number of components to show, strongest first.
+    title : str, default=""
+        Title of the axes.
 
     Returns
     -------
-    The Axes.
+    matplotlib.axes.Axes
+        The axes.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid or there is no run of this rank.
 
     Examples
     --------
@@ -58,36 +62,42 @@ def components(
     (28, 37)
     """
     if not isinstance(most, int | np.integer) or most < 1:
-        raise InputError(f"most must be a number of components, at least 1. Got {most!r}.")
-    several = factors_of(run, rank)
-    if len(several) > 1 and not isinstance(run, Compared):
-        raise InputError(f"components draws one Decomposition. Got {len(several)}; name one of them.")
-    found = several[0]
-    told = f"{found.label}, rank {len(found.H)}" if isinstance(run, Compared) else ""
-    return draw_components(found.W, found.H, style.axes(ax), _pixels(run, image_shape), most, title or told)
+        raise InputError(f"most must be an integer of at least 1; got {most!r}.")
+    found = factors_of(run, rank)
+    if len(found) > 1 and not isinstance(run, Compared):
+        raise InputError(f"components plots one Decomposition; got {len(found)}. Pass one of them.")
+    label, (W, H) = next(iter(found.items()))
+    if isinstance(run, Compared) and not title:
+        title = f"{label}, rank {len(H)}"
+    return draw_components(W, H, style.axes(ax), _image_shape(run, image_shape), most, title)
 
 
-def _pixels(subject: Any, image_shape: Any) -> Any:
+def _image_shape(subject: Any, image_shape: Any) -> Any:
     return subject.image_shape if image_shape is None and isinstance(subject, Compared) else image_shape
 
 
 def draw_components(W: Array, H: Array, ax: Any, image_shape: Any, most: int = 64, title: str = "") -> Any:
-    """The sheet of `components`."""
+    """Draw the sheet of `components`."""
     strongest = np.argsort(-fetched(np.linalg.norm(W, axis=0)) * np.linalg.norm(H, axis=1), kind="stable")[:most]
     rows = H[strongest] / np.maximum(np.abs(H[strongest]).max(axis=1, keepdims=True), 1e-300)
     if image_shape is None:
-        ax.imshow(rows, cmap="gray_r", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-        ax.set_xlabel("column of X")
-        ax.set_ylabel("component, strongest first")
+        _show(ax, rows, (-1, 1), aspect="auto")
+        ax.set(xlabel="column of X", ylabel="component, strongest first")
     else:
         shape = check_image_shape(image_shape, H.shape[1])
-        # A sheet about as wide as a page is.
+        # About as wide as a page.
         across = max(1, min(len(rows), round((1.6 * len(rows) * shape[0] / shape[1]) ** 0.5)))
-        ax.imshow(mosaic(rows, shape, across, gap=np.nan), cmap="gray_r", vmin=-1, vmax=1, interpolation="nearest")
-        ax.set_facecolor(_BETWEEN)
-        _bare(ax)
+        _show(ax, mosaic(rows, shape, across, gap=np.nan), (-1, 1))
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_visible(False)
     style.titled(ax, title)
     return ax
+
+
+def _show(ax: Any, sheet: Array, limits: tuple[float, float], aspect: str = "equal") -> None:
+    ax.imshow(sheet, cmap="gray_r", vmin=limits[0], vmax=limits[1], aspect=aspect, interpolation="nearest")
+    if aspect == "equal":
+        ax.set_facecolor(_BACKGROUND)  # Shows between the images, where the sheet is NaN.
 
 
 def reconstructions(
@@ -96,26 +106,38 @@ def reconstructions(
     ax: Any = None,
     *,
     rows: ArrayLike | None = None,
-    image_shape: tuple[int, int] | None = None,
+    image_shape: Shape = None,
     rank: int | None = None,
     title: str = "",
 ) -> Any:
-    """Some rows of X, and below them max(0, WH) of every run, in one grey scale.
+    """Plot rows of X and below them the same rows of max(0, WH) of every run, in one gray scale.
 
     Parameters
     ----------
-    runs : a Decomposition, a list or a dict of them, or a Comparison
-    X : the matrix that was decomposed
-    ax : the Axes to draw into; a new figure's if None
-    rows : numbers of the rows to show; twelve that are evenly spaced if None
-    image_shape : height and width of the images that the rows are, which a comparison knows; if None each row is drawn
-        as a line
-    rank : which runs to show if they are of several; the largest of a comparison if None
-    title : above the picture
+    runs : Decomposition, list or dict of Decomposition, or Comparison
+        What to plot. The keys of a dict are the labels.
+    X : {array-like, sparse matrix} of shape (m, n)
+        The matrix that was decomposed.
+    ax : matplotlib.axes.Axes, default=None
+        Axes to draw on. If None, a new pyplot figure is created.
+    rows : array-like of int, default=None
+        Indices of the rows to show. If None, twelve that are evenly spaced.
+    image_shape : tuple of two int, default=None
+        Height and width of the images. If None, that of the comparison, or each row is drawn as a line.
+    rank : int, default=None
+        Plot only runs of this rank. If None, all runs, or those of the largest rank of a comparison.
+    title : str, default=""
+        Title of the axes.
 
     Returns
     -------
-    The Axes.
+    matplotlib.axes.Axes
+        The axes.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid, X is not the matrix that was decomposed, or there is no run of this rank.
 
     Examples
     --------
@@ -129,96 +151,76 @@ def reconstructions(
     """
     refuse_distributed(X, "plot.reconstructions")
     found = factors_of(runs, rank)
-    shape = check_matrix(X).shape
-    chosen = sample_rows(shape[0]) if rows is None else np.atleast_1d(np.asarray(rows))
-    if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
-        raise InputError(f"rows must be a list of row numbers. Got {rows!r}.")
-    if chosen.min() < 0 or chosen.max() >= shape[0]:
-        raise InputError(f"rows must be from 0 to {shape[0] - 1}. Got {rows!r}.")
-    for run in found:
-        if (len(run.W), run.H.shape[1]) != shape:
-            raise InputError(f"X must be what was decomposed. Got {shape}, and {run.label} is of {run.W.shape[0]} × "
-                             f"{run.H.shape[1]}.")  # fmt: skip
-    made = {run.label: np.maximum(0, fetched(run.W[chosen]) @ run.H) for run in found}
-    return draw_rows({"X": rows_of(X, chosen)} | made, style.axes(ax), _pixels(runs, image_shape), title)
+    source = check_matrix(X)
+    m, n = source.shape
+    chosen = sample_rows(m) if rows is None else np.atleast_1d(np.asarray(rows))
+    integers = chosen.ndim == 1 and chosen.dtype.kind in "iu" and len(chosen) > 0
+    if not integers or chosen.min() < 0 or chosen.max() >= m:
+        raise InputError(f"rows must be a list of row indices from 0 to {m - 1}; got {rows!r}.")
+    for label, (W, H) in found.items():
+        if (len(W), H.shape[1]) != (m, n):
+            raise InputError(
+                f"X must be the matrix that was decomposed; got {m} × {n}, but {label} is of {len(W)} × {H.shape[1]}."
+            )
+    sheets = {"X": np.vstack([_dense(source.read(slice(row, row + 1))) for row in chosen.tolist()])}
+    sheets |= {label: np.maximum(0, fetched(W[chosen]) @ H) for label, (W, H) in found.items()}
+    return draw_rows(sheets, style.axes(ax), _image_shape(runs, image_shape), title)
 
 
-def draw_rows(sheets: dict[str, Array], ax: Any, image_shape: Any, title: str = "") -> Any:
-    """The sheet of `reconstructions`: the first are the originals, whose range is that of all."""
+def draw_rows(sheets: Mapping[str, Array], ax: Any, image_shape: Any, title: str = "") -> Any:
+    """Draw the sheet of `reconstructions`; the gray scale is that of the first entry, the originals."""
     first = next(iter(sheets.values()))
-    bright = max(float(first.max(initial=0.0)), 1e-300)
+    rows = np.vstack(list(sheets.values()))
+    limits = 0.0, max(float(first.max(initial=0.0)), 1e-300)
     if image_shape is None:
-        strips = [np.vstack([rows, np.full((1, rows.shape[1]), np.nan)]) for rows in sheets.values()]
-        sheet, height = np.vstack(strips)[:-1], len(first) + 1
-        ax.imshow(sheet, cmap="gray_r", vmin=0, vmax=bright, aspect="auto", interpolation="nearest")
+        shape = first.shape
+        _show(ax, mosaic(rows.reshape(len(sheets), -1), shape, 1, gap=np.nan)[1:-1, 1:-1], limits, aspect="auto")
         ax.set_xlabel("column of X")
-        ax.set_xticks([])
     else:
         shape = check_image_shape(image_shape, first.shape[1])
-        stacked = [mosaic(rows, shape, len(rows), gap=np.nan) for rows in sheets.values()]
-        sheet, height = np.vstack([*(one[:-1] for one in stacked[:-1]), stacked[-1]]), shape[0] + 1
-        ax.imshow(sheet, cmap="gray_r", vmin=0, vmax=bright, interpolation="nearest")
-        ax.set_xticks([])
-        ax.set_facecolor(_BETWEEN)
-    ax.set_yticks(
-        [height * k + (height - 1) / 2 for k in range(len(sheets))], [style.shown(label, 30) for label in sheets]
-    )
+        _show(ax, mosaic(rows, shape, len(first), gap=np.nan), limits)
+    middles = [(shape[0] + 1) * place + shape[0] / 2 for place in range(len(sheets))]
+    ax.set_yticks(middles, [style.shown(label, 30) for label in sheets])
+    ax.set_xticks([])
     ax.tick_params(length=0, labelsize=10.5)
-    _bare(ax, keep_labels=True)
+    ax.spines[:].set_visible(False)
     style.titled(ax, title)
     return ax
 
 
-def _bare(ax: Any, keep_labels: bool = False) -> None:
-    """Without a frame, and without ticks."""
-    for spine in ax.spines.values():
-        spine.set_visible(False)
-    if not keep_labels:
-        ax.set_xticks([])
-        ax.set_yticks([])
-
-
 def mosaic(rows: Array, shape: tuple[int, int], across: int, gap: float) -> Array:
-    """Rows as images in a grid, with lines of the value `gap` around them."""
-    height, width = shape
-    down = -(-len(rows) // across)
-    sheet = np.full((down * (height + 1) + 1, across * (width + 1) + 1), gap)
-    for place, row in enumerate(rows):
-        top, left = (place // across) * (height + 1) + 1, (place % across) * (width + 1) + 1
-        sheet[top : top + height, left : left + width] = row.reshape(shape)
-    return sheet
+    """Return rows as images in a grid, `across` of them side by side, with lines of the value `gap` around them."""
+    (height, width), down = shape, -(-len(rows) // across)
+    images = np.full((down * across, height + 1, width + 1), gap)  # Each with a line above it and at its left.
+    images[: len(rows), 1:, 1:] = rows.reshape(-1, height, width)
+    sheet = images.reshape(down, across, height + 1, width + 1).swapaxes(1, 2)
+    return np.pad(sheet.reshape(down * (height + 1), -1), ((0, 1), (0, 1)), constant_values=gap)
 
 
 def check_image_shape(image_shape: Any, n_columns: int) -> tuple[int, int]:
-    """Height and width whose product is the number of columns."""
+    """Return height and width as integers; their product must be the number of columns."""
     sides = tuple(image_shape) if isinstance(image_shape, Sequence | np.ndarray) else ()
     if len(sides) != 2 or not all(isinstance(side, int | np.integer) and side > 0 for side in sides):
-        raise InputError(f"image_shape must be a height and a width, as (28, 28). Got {image_shape!r}.")
+        raise InputError(f"image_shape must be a height and a width such as (28, 28); got {image_shape!r}.")
     if sides[0] * sides[1] != n_columns:
         raise InputError(
-            f"image_shape must have as many pixels as X has columns, {n_columns}. Got {sides[0]} × {sides[1]}."
+            f"image_shape must have as many pixels as X has columns, {n_columns}; got {sides[0]} × {sides[1]}."
         )
     return int(sides[0]), int(sides[1])
 
 
 def sample_rows(height: int, count: int = 12) -> Array:
-    """Row numbers that are evenly spaced."""
+    """Return evenly spaced row indices."""
     return np.unique(np.linspace(0, height - 1, min(count, height)).round().astype(int))
 
 
-def rows_of(X: Any, chosen: Array) -> Array:
-    """Some rows of X, whatever it is, as a dense array."""
-    source = check_matrix(X)
-    return np.vstack([_float(source.read(slice(row, row + 1))) for row in chosen.tolist()])
-
-
 def dense(X: Any) -> Array:
-    """All of X, whatever it is, as a dense array."""
+    """Return all of X as a dense float64 array, if it fits in memory."""
     refuse_distributed(X, "plot.spectrum")
     source = check_matrix(X)
     memory.require(8 * source.shape[0] * source.shape[1], "A dense X", "Leave X out.")
-    return np.vstack([_float(part) for _, part in row_parts(source)])
+    return np.vstack([_dense(part) for _, part in row_parts(source)])
 
 
-def _float(part: Any) -> Array:
+def _dense(part: Any) -> Array:
     return np.asarray(part.toarray() if sparse.issparse(part) else part, dtype=np.float64)

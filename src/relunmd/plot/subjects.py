@@ -1,7 +1,6 @@
-"""What can be drawn: a decomposition, several of them, or what a comparison found, all seen as labelled runs."""
+"""Input of the plotting functions: a decomposition, several of them, or a comparison, seen as labeled runs."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,14 +10,14 @@ from relunmd.errors import InputError
 from relunmd.plot.chart import Series, shown_name
 from relunmd.result import Decomposition
 
-__all__ = ["Compared", "Factors", "Subject", "curves_of", "errors_of", "factors_of"]
-
 Array = NDArray[Any]
+Factors = Mapping[str, tuple[Array, Array]]
+"""W and H of each run, by label."""
 
 
 @runtime_checkable
 class Compared(Protocol):
-    """What a comparison offers to pictures (`relunmd.Comparison`)."""
+    """What the plotting functions need from a comparison (`relunmd.Comparison`)."""
 
     @property
     def ranks(self) -> Sequence[int]: ...
@@ -26,99 +25,81 @@ class Compared(Protocol):
     def image_shape(self) -> tuple[int, int] | None: ...
     def curves(self, rank: int) -> list[Series]: ...
     def errors(self) -> Mapping[str, Mapping[int, float]]: ...
-    def factors(self, rank: int) -> Mapping[str, tuple[Array, Array]]: ...
+    def factors(self, rank: int) -> Factors: ...
 
 
 Subject = Decomposition | Sequence[Decomposition] | Mapping[str, Decomposition] | Compared
-"""One run, several, several with names, or a comparison."""
 
 
-@dataclass(frozen=True)
-class Factors:
-    """W and H of a run under its name."""
-
-    label: str
-    W: Array
-    H: Array
-
-
-def _runs(subject: Any) -> dict[str, Decomposition]:
-    """Decompositions by name; those of one algorithm at several ranks, or more than once, are told apart."""
-    if isinstance(subject, Decomposition):
-        subject = [subject]
-    if isinstance(subject, Mapping):
-        runs = {str(label): run for label, run in subject.items()}
-    elif isinstance(subject, Sequence) and not isinstance(subject, str):
-        runs = _named(list(subject))
-    else:
-        runs = {}
-    if not runs or not all(isinstance(run, Decomposition) for run in runs.values()):
+def _runs(subject: Any, rank: int | None = None) -> dict[str, Decomposition]:
+    """Return decompositions by label, only those of `rank` unless it is None."""
+    given = [subject] if isinstance(subject, Decomposition) else subject
+    several = isinstance(given, Sequence | Mapping) and not isinstance(given, str)
+    values = list(given.values() if isinstance(given, Mapping) else given) if several else []
+    if not values or not all(isinstance(run, Decomposition) for run in values):
         raise InputError(
-            "What is drawn must be a Decomposition, several of them as a list or by name as a dict, or a Comparison. "
-            f"Got {type(subject).__name__}{'' if runs else ', which has none'}."
+            "The first argument must be a Decomposition, a non-empty list or dict of them, or a Comparison; "
+            f"got {type(subject).__name__}{' without decompositions' if several else ''}."
         )
-    return runs
+    labels = map(str, given) if isinstance(given, Mapping) else _labels(values)
+    runs = dict(zip(labels, values, strict=True))
+    found = {label: run for label, run in runs.items() if rank is None or run.rank == rank}
+    if not found:
+        raise _no_rank({run.rank for run in values}, rank)
+    return found
 
 
-def _named(given: list[Any]) -> dict[str, Any]:
-    if not all(isinstance(run, Decomposition) for run in given):
-        return {str(place): run for place, run in enumerate(given)}
-    names = [shown_name(run.algorithm) for run in given]
+def _labels(runs: Sequence[Decomposition]) -> list[str]:
+    """Return distinct labels: the algorithm, with the rank and a count where necessary."""
+    names = [shown_name(run.algorithm) for run in runs]
     if len(set(names)) < len(names):
-        names = [f"{name}, rank {run.rank}" for name, run in zip(names, given, strict=True)]
-    counted = [f"{name} ({1 + names[:place].count(name)})" if names.count(name) > 1 else name
-               for place, name in enumerate(names)]  # fmt: skip
-    return dict(zip(counted, given, strict=True))
+        names = [f"{name}, rank {run.rank}" for name, run in zip(names, runs, strict=True)]
+    return [
+        f"{name} ({1 + names[:place].count(name)})" if names.count(name) > 1 else name
+        for place, name in enumerate(names)
+    ]
 
 
 def curves_of(subject: Any, rank: int | None, over: str) -> list[Series]:
-    """The error of each run over "time", "iteration" or "passes"."""
-    if isinstance(subject, Compared):
-        if over != "time":
-            raise InputError(f'over must be "time" for a comparison. Got {over!r}.')
-        return _some(subject.curves(_rank_of(subject, rank)), "a run that has finished an iteration")
-    runs = _of_rank(_runs(subject), rank)
-    return [Series.of(label, getattr(run.history, over), run.history.error) for label, run in runs.items()]
+    """Return the error of each run over "time", "iteration" or "passes"."""
+    if not isinstance(subject, Compared):
+        runs = _runs(subject, rank)
+        return [Series.of(label, getattr(run.history, over), run.history.error) for label, run in runs.items()]
+    if over != "time":
+        raise InputError(f'over must be "time" for a comparison; got {over!r}.')
+    found = subject.curves(_rank_of(subject, rank))
+    if not found:
+        raise InputError("The comparison has no run with a finished iteration at this rank; choose another rank.")
+    return found
 
 
 def errors_of(subject: Any) -> Mapping[str, Mapping[int, float]]:
-    """The final error by name and rank."""
+    """Return the final error by label and rank."""
     if isinstance(subject, Compared):
         return subject.errors()
     found: dict[str, dict[int, float]] = {}
-    named = isinstance(subject, Mapping)
     for label, run in _runs(subject).items():
-        curve = found.setdefault(label if named else shown_name(run.algorithm), {})
+        curve = found.setdefault(label if isinstance(subject, Mapping) else shown_name(run.algorithm), {})
         curve[run.rank] = min(run.error, curve.get(run.rank, np.inf))
     return found
 
 
-def factors_of(subject: Any, rank: int | None) -> list[Factors]:
-    """W and H of each run."""
-    if isinstance(subject, Compared):
-        kept = subject.factors(_rank_of(subject, rank))
-        return _some([Factors(label, *pair) for label, pair in kept.items()], "factors that were kept")
-    return [Factors(label, run.W, run.H) for label, run in _of_rank(_runs(subject), rank).items()]
-
-
-def _of_rank(runs: dict[str, Decomposition], rank: int | None) -> dict[str, Decomposition]:
-    found = {label: run for label, run in runs.items() if rank is None or run.rank == rank}
+def factors_of(subject: Any, rank: int | None) -> Factors:
+    """Return W and H of each run."""
+    if not isinstance(subject, Compared):
+        return {label: (run.W, run.H) for label, run in _runs(subject, rank).items()}
+    found = subject.factors(_rank_of(subject, rank))
     if not found:
-        there = sorted({run.rank for run in runs.values()})
-        raise InputError(f"rank must be one of {', '.join(map(str, there))}, which are there. Got {rank!r}.")
-    return found
-
-
-def _some(found: list[Any], what: str) -> list[Any]:
-    """What there is, if there is any."""
-    if not found:
-        raise InputError(f"A comparison must have {what} at this rank to be drawn. It has none; try another rank.")
+        raise InputError("The comparison has no saved factors at this rank; choose another rank.")
     return found
 
 
 def _rank_of(subject: Compared, rank: int | None) -> int:
-    if rank is None:
-        return max(subject.ranks)
-    if rank not in subject.ranks:
-        raise InputError(f"rank must be one of {', '.join(map(str, subject.ranks))}. Got {rank!r}.")
-    return rank
+    chosen = max(subject.ranks) if rank is None else rank
+    if chosen not in subject.ranks:
+        raise _no_rank(subject.ranks, rank)
+    return chosen
+
+
+def _no_rank(ranks: Iterable[int], rank: int | None) -> InputError:
+    return InputError(f"rank must be one of {', '.join(map(str, sorted(ranks)))}; got {rank!r}.")

@@ -1,4 +1,4 @@
-"""A report with everything in it, and names that mean harm."""
+"""A report with every kind of content, and names that try to inject code."""
 
 import numpy as np
 import pytest

@@ -205,7 +205,7 @@ def test_light_and_dark_are_readable(browser, page):
         for selector in (".finding", "footer p", ".hint", "thead button", "main p"):
             ink = luminance(browser.run(f"getComputedStyle(document.querySelector({selector!r})).color"))
             assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) >= 4.5, (dark, selector)
-        curves = "Array.from(document.querySelectorAll('svg.wide .curve'), e => getComputedStyle(e).stroke)"
+        curves = "Array.from(document.querySelectorAll('svg.wide .series > path'), e => getComputedStyle(e).stroke)"
         for stroke in browser.run(curves):
             drawn = luminance(stroke)
             assert (max(drawn, paper) + 0.05) / (min(drawn, paper) + 0.05) >= 2, (dark, stroke)

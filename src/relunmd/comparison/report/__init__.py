@@ -1,6 +1,4 @@
-"""One report builder for comparisons and for the paper's experiments: what is to be said as data, then as a page that
-can be mailed, as Markdown, and the points of its charts as CSV.
-"""
+"""Reports of comparisons and of the paper's experiments: content as data, written as an HTML page, Markdown and CSV."""
 
 from relunmd.comparison.report.content import (
     Block,
@@ -16,29 +14,10 @@ from relunmd.comparison.report.content import (
     Section,
     Strong,
     Table,
-    plain_text,
 )
 from relunmd.comparison.report.markdown import markdown
 from relunmd.comparison.report.page import html
 from relunmd.comparison.report.report_files import write_csv, write_report
 
-__all__ = [
-    "Block",
-    "Cell",
-    "Claim",
-    "Code",
-    "Drawing",
-    "Link",
-    "Paragraph",
-    "Part",
-    "Picture",
-    "Report",
-    "Section",
-    "Strong",
-    "Table",
-    "html",
-    "markdown",
-    "plain_text",
-    "write_csv",
-    "write_report",
-]
+__all__ = ["Block", "Cell", "Claim", "Code", "Drawing", "Link", "Paragraph", "Part", "Picture", "Report", "Section"]
+__all__ += ["Strong", "Table", "html", "markdown", "write_csv", "write_report"]

@@ -1,51 +1,37 @@
-"""What a report has to say, as data: sections of paragraphs, tables, pictures, charts and claims.
+"""Content of a report as data: sections of paragraphs, tables, pictures, charts and claims.
 
-Text is text: nothing in a string is markup, wherever a name in it comes from. What is to stand out is said by
-`Strong`, `Code` and `Link`.
+Strings are plain text and never markup, wherever they come from. Use `Strong`, `Code` and `Link` for emphasis.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from relunmd.plot.chart import Chart
 
-__all__ = [
-    "Block",
-    "Cell",
-    "Claim",
-    "Code",
-    "Drawing",
-    "Link",
-    "Paragraph",
-    "Part",
-    "Picture",
-    "Report",
-    "Section",
-    "Strong",
-    "Table",
-    "parts",
-    "plain_text",
-]
+CLAIMS = "The paper's claims"
+ABOUT = "Settings and machine"
+MIXED = "These runs come from different machines or versions: their times are not comparable."
+NO_CHART = "This chart needs matplotlib (pip install 'relunmd[plot]'). Its points are in points.csv."
 
 
 @dataclass(frozen=True)
 class Strong:
-    """Text that stands out."""
+    """Emphasized text."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Code:
-    """What one would type."""
+    """Text to type or a file name."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Link:
-    """A name for an address."""
+    """Text that links to an address."""
 
     text: str
     address: str
@@ -57,34 +43,40 @@ Cell = str | Strong
 
 
 def parts(text: Text) -> Sequence[Part]:
-    """A text as its parts."""
+    """Return the parts of a text."""
     return [text] if isinstance(text, str) else text
 
 
 def plain_text(text: Text) -> str:
-    """The words alone."""
+    """Return a text without emphasis and links."""
     return "".join(part if isinstance(part, str) else part.text for part in parts(text))
 
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Some sentences."""
+    """A paragraph of text."""
 
     text: Text
 
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as they are shown, row by row, and what the table is about for those who cannot see where it stands."""
+    """Column names and formatted cells, row by row, with a caption for screen readers."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
 
+    @property
+    def numeric(self) -> list[bool]:
+        """Whether each column holds only numbers."""
+        texts = [[plain_text([row[place]]) for row in self.rows] for place in range(len(self.columns))]
+        return [all(cell.strip("*–+−-%×≤ .,0123456789e()") == "" for cell in column) for column in texts]
+
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG file beside the report, and in words what it shows for those who cannot see it."""
+    """A PNG file in the report's folder and its alternative text."""
 
     file: str
     alt: str
@@ -92,7 +84,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Charts that a page draws itself; the picture is of the same, for where it cannot (None: there is none)."""
+    """Charts, their picture for Markdown (None without Matplotlib), and their alternative text."""
 
     charts: Sequence[Chart]
     picture: Picture | None
@@ -104,7 +96,7 @@ Block = Paragraph | Table | Picture | Drawing
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, whether it holds here (None: it could not be seen), and by which figures."""
+    """A statement of the paper, whether it holds here (None: not observed), and the evidence."""
 
     text: str
     holds: bool | None
@@ -119,25 +111,33 @@ class Claim:
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a report; `name` is short, and its own; `finding` what it adds to the sentences on top."""
+    """A part of a report with a unique short `name`; `finding` is what it contributes to the report's finding."""
 
     name: str
     title: str
     blocks: Sequence[Block]
-    claims: Sequence[Claim] = field(default_factory=tuple)
+    claims: Sequence[Claim] = ()
     finding: str = ""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a page needs.
+    """Content of a report.
 
     Attributes
     ----------
-    finding : what came out, in a sentence or two
-    introduction : what was done
-    settings : names and values of what was asked for
-    environments : machines and versions
+    title : str
+        Title of the page.
+    finding : str or sequence of parts
+        The result in one or two sentences.
+    introduction : sequence of texts
+        What was done, one text for each paragraph.
+    sections : sequence of Section
+        The body.
+    settings : mapping of str to str
+        Names and values of the settings.
+    environments : sequence of mappings
+        Machines and versions of the runs.
     """
 
     title: str
@@ -149,23 +149,23 @@ class Report:
 
     @property
     def charts(self) -> list[tuple[str, Chart]]:
-        """Every chart, with the name of its section."""
-        return [
-            (section.name, chart)
-            for section in self.sections
-            for block in section.blocks
-            if isinstance(block, Drawing)
-            for chart in block.charts
-        ]
+        """Every chart with the name of its section."""
+        drawings = [(part.name, block) for part in self.sections for block in part.blocks if isinstance(block, Drawing)]
+        return [(name, chart) for name, drawing in drawings for chart in drawing.charts]
 
+    @property
+    def claims(self) -> Table:
+        """The claims of all sections."""
+        rows = [(part.name, claim.text, claim.verdict) for part in self.sections for claim in part.claims]
+        return Table(("from", "claim", "here"), rows, CLAIMS)
 
-def environment_line(found: Mapping[str, Any]) -> str:
-    """A machine and its versions in a sentence."""
-    versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-    blas = ", ".join(found["blas"]) or "unknown"
-    return f"{found['machine']}, {found['cores']} cores; Python {found['python']}, {versions}, BLAS: {blas}."
-
-
-MIXED = "Runs of different machines or versions stand side by side: ratios of times between them say nothing."
-CLAIMS = "The paper's claims"
-ABOUT = "Settings and machine"
+    @property
+    def machines(self) -> list[str]:
+        """Machines and versions, one sentence each, preceded by a warning if there are several."""
+        sentences = [MIXED] if len(self.environments) > 1 else []
+        for found in self.environments:
+            versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
+            blas = ", ".join(found["blas"]) or "unknown"
+            python = f"Python {found['python']}, {versions}, BLAS: {blas}."
+            sentences.append(f"{found['machine']}, {found['cores']} cores; {python}")
+        return sentences

@@ -1,6 +1,6 @@
 "use strict";
-// Tables that sort, curves that can be switched off, and what a point is when one hovers over it or goes to it by keys.
-// The page is complete without: this only adds to it. Text goes in as text, never as markup.
+// Sorts tables, switches curves off and on, and reads out points under the pointer or by keyboard.
+// The page is complete without this script. Text is inserted as text, never as markup.
 (() => {
   const said = document.getElementById("said");
   const say = (words) => { said.textContent = words; };
@@ -51,7 +51,15 @@
     const drawings = Array.from(figure.querySelectorAll("svg.chart"), (svg) => {
       const [xLow, xHigh] = svg.dataset.x.split(" ").map(Number);
       const [yLow, yHigh] = svg.dataset.y.split(" ").map(Number);
-      const edge = { left: +svg.dataset.left, right: +svg.dataset.right, top: +svg.dataset.top, bottom: +svg.dataset.bottom };
+      const { width, height } = svg.viewBox.baseVal;
+      const [left, bottom, right, top] = svg.dataset.box.split(" ").map(Number);
+      const edge = { left: width * left, right: width * right, top: height * (1 - top), bottom: height * (1 - bottom) };
+      for (const [tag, name] of [["path", "cross"], ["circle", "spot"]]) {
+        const mark = document.createElementNS(svg.namespaceURI, tag);
+        mark.setAttribute("class", name);
+        svg.append(mark);
+      }
+      svg.querySelector(".spot").setAttribute("r", "5");
       const place = (value, low, high, log, begin, end) => {
         if (!log) return begin + ((end - begin) * (value - low)) / (high - low);
         return value <= 0 ? begin : begin + ((end - begin) * Math.log(value / low)) / Math.log(high / low);
@@ -66,10 +74,11 @@
     const leave = () => {
       tip.hidden = true;
       for (const { svg } of drawings) {
-        svg.querySelector(".spot").setAttribute("cx", "-9");
+        svg.querySelector(".spot").setAttribute("cx", "-99");
         svg.querySelector(".cross").setAttribute("d", "");
       }
     };
+    leave();
     let now = null;
     const show = (drawing, which, k, aloud) => {
       now = { which, k };
@@ -116,10 +125,10 @@
       };
       svg.addEventListener("pointermove", hover);
       svg.addEventListener("pointerdown", hover);
-      // A finger leaves as soon as it lifts, and what it pointed at stays to be read.
+      // A touch pointer leaves when the finger lifts; the read-out must remain visible then.
       svg.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") leave(); });
       svg.addEventListener("blur", leave);
-      // From here on keys mean something in it, which those who listen to the page are told by its role.
+      // The chart handles keys from here on; the role tells screen readers so.
       svg.setAttribute("tabindex", "0");
       svg.setAttribute("role", "application");
       svg.setAttribute("aria-roledescription", "chart");

@@ -1,4 +1,4 @@
-"""The files of a report: report.html, report.md and points.csv, each written beside its place and renamed."""
+"""The files of a report, report.html, report.md and points.csv, each written atomically."""
 
 import csv
 import io
@@ -8,30 +8,37 @@ from pathlib import Path
 from relunmd.comparison.report.content import Report
 from relunmd.comparison.report.markdown import markdown
 from relunmd.comparison.report.page import html
-from relunmd.errors import RelunmdError
+from relunmd.errors import MissingDependencyError, RelunmdError
 from relunmd.io.atomic import write_beside
-
-__all__ = ["write_csv", "write_report"]
-
-_FORMULAS = ("=", "+", "-", "@", "\t", "\n")
 
 
 def write_report(report: Report, folder: Path) -> Path:
-    """Write a report in a folder that has its pictures; gives the path of the page."""
-    page = folder / "report.html"
+    """Write a report into the folder of its pictures.
+
+    Returns
+    -------
+    Path
+        report.html, or report.md if Jinja2 is not installed.
+    """
+    page, text = folder / "report.html", folder / "report.md"
     try:
-        _write(folder / "report.md", markdown(report))
+        _write(text, markdown(report))
         write_csv(folder / "points.csv", ("section", "chart", "curve", "x", "y", "x is", "y is"), _points(report))
-        _write(page, html(report, folder))
+        try:
+            _write(page, html(report, folder))
+        except MissingDependencyError:
+            page.unlink(missing_ok=True)  # It would be the page of an earlier run.
+            return text
     except OSError as reason:
         raise RelunmdError(
-            f"The report could not be written to {folder} ({reason}). The results are there; the same command makes it."
+            f"The report could not be written to {folder} ({reason}). The results are saved there; run the same "
+            "command again to write the report."
         ) from reason
     return page
 
 
 def _points(report: Report) -> Iterable[Sequence[str]]:
-    """What the page's charts show, point by point, in the same digits."""
+    """Yield the points of the charts with the digits that the page shows."""
     for section, chart in report.charts:
         for series in chart.series:
             for x, y in zip(series.x, series.y, strict=True):
@@ -39,27 +46,22 @@ def _points(report: Report) -> Iterable[Sequence[str]]:
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table as CSV in UTF-8.
-
-    Text that a spreadsheet would take for a formula gets an apostrophe before it.
-    """
+    """Write a table as CSV in UTF-8, with an apostrophe before text that a spreadsheet would execute as a formula."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(_cell, columns))
-    writer.writerows(map(_cell, row) for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(map(_cell, row) for row in (columns, *rows))
     _write(path, text.getvalue())
 
 
 def _cell(value: object) -> object:
-    """A cell that a spreadsheet does not execute; numbers, also those written as text, stay as they are.
+    """Return a cell that a spreadsheet does not execute; numbers, also as text, are unchanged.
 
     >>> [_cell(value) for value in ("=1+1", "-0.5", -0.5, "qn", "@sum")]
     ["'=1+1", '-0.5', -0.5, 'qn', "'@sum"]
     """
     if not isinstance(value, str):
         return value
-    value = value.replace("\r", "\n")  # Which the csv module writes without quotes.
-    if not value.startswith(_FORMULAS):
+    value = value.replace("\r", "\n")  # The csv module does not quote carriage returns.
+    if not value.startswith(("=", "+", "-", "@", "\t", "\n")):
         return value
     try:
         float(value)
@@ -69,5 +71,5 @@ def _cell(value: object) -> object:
 
 
 def _write(path: Path, text: str) -> None:
-    # A name of a file may hold halves of letters, which UTF-8 has no bytes for.
+    # File names may contain surrogates, which UTF-8 cannot encode.
     write_beside(path, lambda out: out.write(text.encode("utf-8", "replace")))
