@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from relunmd._util import printable
 from relunmd.errors import FileError, InputError, RelunmdError
-from relunmd.io.atomic import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

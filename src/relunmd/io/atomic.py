@@ -10,9 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from relunmd._util import printable
 from relunmd.errors import FileError, InputError, RelunmdError
 
-__all__ = ["check_path", "printable", "remove_partials", "write_beside", "write_folder_beside", "writing"]
+__all__ = ["check_path", "remove_partials", "write_beside", "write_folder_beside", "writing"]
 
 _PARTIAL = ".partial"
 
@@ -31,15 +32,6 @@ def check_path(name: str, path: Any) -> Path:
     if place.name in ("", ".."):
         raise InputError(f"{name} must be the path of a file, not of a folder. Got {path!r}.")
     return place
-
-
-def printable(text: object) -> str:
-    r"""A text, such as the name of a file, without characters that a terminal obeys.
-
-    >>> printable("\x1b[2J.npy")
-    '\\x1b[2J.npy'
-    """
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(text))
 
 
 @contextmanager

@@ -6,11 +6,11 @@ they can be told in grey.
 """
 
 import math
-import re
-import unicodedata
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from relunmd._util import printable as visible
 
 __all__ = ["PAPER", "Axis", "Chart", "Line", "Look", "Series", "looks", "number", "shown_name", "visible"]
 
@@ -91,22 +91,6 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
         taken.add(place)
         found[label] = _OTHERS[place]
     return {label: found[label] for label in named}
-
-
-_TURNING = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
-"""What makes letters run the other way, and so a name look like another."""
-
-
-def visible(text: str) -> str:
-    r"""Text in one line, without control characters, halves of letters and what turns the rest around.
-
-    >>> from relunmd.plot.chart import visible
-    >>> visible("a\nb <c> ‘d’ \u202etxt.exe")
-    'a b <c> ‘d’ �txt.exe'
-    """
-    line = re.sub(r"[\t\r\n]+", " ", text)
-    return "".join("\ufffd" if letter in _TURNING or unicodedata.category(letter) in ("Cc", "Cs") else letter
-                   for letter in line)  # fmt: skip
 
 
 def number(value: float) -> str:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from relunmd import memory
+from relunmd._util import printable
 from relunmd.errors import FileError
-from relunmd.io.atomic import printable
 from relunmd.memory import human_bytes
 
 __all__ = ["Bounds", "check_regular", "is_packed", "text_length", "unpacked"]

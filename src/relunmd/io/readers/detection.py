@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from relunmd._util import printable
 from relunmd.errors import FileError, InputError, RelunmdError
-from relunmd.io.atomic import check_path, printable
+from relunmd.io.atomic import check_path
 from relunmd.io.readers import (
     hdf5,
     idx,

@@ -15,8 +15,8 @@ from zarr.core import sync
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
+from relunmd._util import printable
 from relunmd.errors import FileError
-from relunmd.io.atomic import printable
 from relunmd.io.readers.chunk_sizes import HEADERS, unpacked_size
 
 __all__ = ["METADATA", "ChunkPlan", "GuardedStore"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from relunmd._util import printable
 from relunmd.errors import FileError
-from relunmd.io.atomic import printable
 from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.contents import Entry
 from relunmd.io.sparse_groups import SHAPES, own_member, stored_form, stored_shape
