@@ -151,7 +151,7 @@ def damage_told(place: Path, kind: str, but: tuple[type[Exception], ...] = ()) -
     except (OSError, MemoryError) as reason:
         raise FileError(f"The {kind} {place} cannot be read: {reason or 'there is too little memory'}.") from reason
     except Exception as reason:
-        raise _invalid(place, kind, f"it is damaged: {type(reason).__name__}: {reason}") from reason
+        raise _invalid(place, kind, f"it is damaged, or something else: {type(reason).__name__}: {reason}") from reason
 
 
 def kind_of(place: Path) -> str | None:

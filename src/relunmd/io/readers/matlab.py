@@ -7,8 +7,9 @@ unknown type of numbers (scipy pull request #25829, open), and decompresses with
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,53 +36,71 @@ _OWN = "__function_workspace__"
 """What SciPy calls the variable without a name that MATLAB adds for its own use."""
 
 
+class _Variable(NamedTuple):
+    """A variable, and where its content is in the file."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: str
+    order: str
+    compressed: bool
+    at: int
+    size: int
+
+
 def matlab_5_entries(place: Path, bounds: Bounds) -> list[Entry]:
     """Describe the variables of a file of version 5 to 7."""
 
-    def entry(index: int, name: str, shape: tuple[int, ...], kind: str) -> Entry:
-        stored = "sparse, CSC" if kind == "sparse" else "array"
-        dtype = _DTYPES.get(kind, kind)
-        return Entry(name, shape, dtype, lambda: _load(place, index, name, shape, kind, bounds), stored)
+    def entry(found: _Variable) -> Entry:
+        stored = "sparse, CSC" if found.kind == "sparse" else "array"
+        dtype = _DTYPES.get(found.kind, found.kind)
+        return Entry(found.name, found.shape, dtype, lambda: _load(place, found, bounds), stored)
 
-    found = enumerate(io.whosmat(place))
-    return [entry(index, *about) for index, about in found if about[0] != _OWN and about[2] not in _OBJECTS]
+    variables = map(_Variable._make, (a + b for a, b in zip(io.whosmat(place), _contents(place, bounds), strict=False)))
+    return [entry(found) for found in variables if found.name != _OWN and found.kind not in _OBJECTS]
 
 
-def _load(place: Path, index: int, name: str, shape: tuple[int, ...], kind: str, bounds: Bounds) -> Any:
-    """Load a matrix of real numbers, the variable at `index` of the file."""
-    if kind not in _DTYPES:
-        raise FileError(f"{name!r} in {place} must be a matrix of real numbers. It is a {kind}.")
-    elements = _elements(*_content(place, index, bounds))
+def _contents(place: Path, bounds: Bounds) -> Iterator[tuple[str, bool, int, int]]:
+    """Yield the byte order, whether it is compressed, the first byte and the length of each variable."""
+    with place.open("rb") as stream:
+        order = "<" if stream.read(_HEADER)[126:128] == b"IM" else ">"
+        while tag := stream.read(8):
+            kind, size = struct.unpack(f"{order}II", tag)
+            at = stream.tell()
+            if at + size > bounds.stored:
+                raise FileError(f"{place} is truncated: a variable has {size} bytes from byte {at} of {bounds.stored}.")
+            yield order, kind == _COMPRESSED, at, size
+            stream.seek(at + size)
+
+
+def _load(place: Path, variable: _Variable, bounds: Bounds) -> Any:
+    """Load a matrix of real numbers."""
+    name, shape = f"{variable.name!r} in {place}", variable.shape
+    if variable.kind not in _DTYPES:
+        raise FileError(f"{name} must be a matrix of real numbers. It is a {variable.kind}.")
+    with place.open("rb") as stream:
+        stream.seek(variable.at)
+        content = stream.read(variable.size)
+    if variable.compressed:
+        decompressor = zlib.decompressobj()
+        size = struct.unpack(f"{variable.order}4xI", decompressor.decompress(content, 8))[0]
+        bounds.memory(size, f"the variable {variable.name!r}")
+        content = decompressor.decompress(decompressor.unconsumed_tail, max(1, size))
+    elements = _elements(content, variable.order)
     flags = int(next(elements)[0])
     next(elements), next(elements)  # The shape and the name.
     if flags & _COMPLEX:
-        raise FileError(f"{name!r} in {place} must be a matrix of real numbers. It is complex.")
-    if flags & 0xFF == _SPARSE:
-        bounds.memory(8 * sum(shape), f"a matrix of {' × '.join(map(str, shape))}")
-        indices, indptr, data = (next(elements) for _ in range(3))
-        stored = int(indptr[-1]) if len(indptr) else 0
-        if not 0 <= stored <= min(len(indices), len(data)):
-            raise FileError(f"{name!r} in {place} is damaged: its columns do not fit its {len(data)} entries.")
-        parts = [A.astype(A.dtype.newbyteorder("=")) for A in (data[:stored], indices[:stored], indptr)]
-        return sparse.csc_array((parts[0].astype(bool) if flags & _LOGICAL else parts[0], *parts[1:]), shape=shape)
-    A = next(elements)
-    return (A.astype(bool) if flags & _LOGICAL else A).reshape(shape, order="F")
-
-
-def _content(place: Path, index: int, bounds: Bounds) -> tuple[bytes, str]:
-    """Return the bytes of a variable, decompressed, and the byte order."""
-    with place.open("rb") as stream:
-        order = "<" if stream.read(_HEADER)[126:128] == b"IM" else ">"
-        for _ in range(index):
-            stream.seek(struct.unpack(f"{order}4xI", stream.read(8))[0], 1)
-        kind, size = struct.unpack(f"{order}II", stream.read(8))
-        content = stream.read(min(size, bounds.stored))
-    if kind == _COMPRESSED:
-        decompressor = zlib.decompressobj()
-        size = struct.unpack(f"{order}4xI", decompressor.decompress(content, 8))[0]
-        bounds.memory(size, "a compressed variable")
-        content = decompressor.decompress(decompressor.unconsumed_tail, size) if size else b""
-    return content, order
+        raise FileError(f"{name} must be a matrix of real numbers. It is complex.")
+    if flags & 0xFF != _SPARSE:
+        A = next(elements)
+        return (A.astype(bool) if flags & _LOGICAL else A).reshape(shape, order="F")
+    bounds.memory(8 * sum(shape), f"a matrix of {' × '.join(map(str, shape))}")
+    indices, indptr, data = (A.astype(A.dtype.newbyteorder("=")) for A in islice(elements, 3))
+    stored = int(indptr[-1]) if len(indptr) else 0
+    if not 0 <= stored <= min(len(indices), len(data)):
+        raise FileError(f"{name} is damaged: its columns do not fit its {len(data)} entries.")
+    data = data.astype(bool) if flags & _LOGICAL else data
+    return sparse.csc_array((data[:stored], indices[:stored], indptr), shape=shape)
 
 
 def _elements(content: bytes, order: str) -> Iterator[NDArray[Any]]:
