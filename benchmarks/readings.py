@@ -1,9 +1,9 @@
-"""Where table 4's iterations are not the paper's: do other starts, exact SVDs or the authors' own rules explain it?
+"""Table 4: do other initializations, exact SVDs or the authors' own rules explain the iterations that differ?
 
     python -m benchmarks.readings
 
-The authors' program starts from a full-rank Gaussian matrix with three subgradient steps of length 0.7, and its 3B
-begins with Z⁰ = X. The plain NumPy versions take LAPACK's SVDs; they share nothing with the library.
+The authors' program initializes with a full-rank Gaussian matrix and three subgradient steps of length 0.7, and its 3B
+with Z⁰ = X. The plain NumPy versions use LAPACK's SVDs and share no code with the library.
 """
 
 import numpy as np
@@ -21,8 +21,8 @@ SETTINGS = [(8, "3B-NMD"), (32, "A-EM"), (64, "EM"), (64, "A-EM")]
 SEEDS = range(2)
 
 
-def program_start(X, rank, seed):
-    """The start of the authors' program, by its rules."""
+def program_factors(X, rank, seed):
+    """Return the initial factors of the authors' program."""
     random = np.random.default_rng([seed, 1])
 
     def feasible(Theta):
@@ -41,7 +41,7 @@ def first_below(errors):
 
 
 def plain(X, label, W, H):
-    """Iterations of the NumPy version."""
+    """Return the number of iterations of the NumPy version."""
     rank = len(H)
     if label == "3B-NMD":
         return first_below(reference.three_block(X, W, H, target_error=TARGET, max_iter=MOST, Z=X.copy())[2])
@@ -50,7 +50,7 @@ def plain(X, label, W, H):
 
 
 def main():
-    print(f"Iterations to E ≤ {TARGET:.0e}, {N}², by start: seeds {', '.join(map(str, SEEDS))}")
+    print(f"Iterations to E ≤ {TARGET:.0e}, {N}², by initialization: seeds {', '.join(map(str, SEEDS))}")
     print(f"{'':>16} {'paper':>6} {'nuclear':>14} {'tsvd':>14} {'the program’s':>14} {'NumPy, program’s':>17}")
     by_label = {contender.label: contender for contender in SIX}
     for rank, label in SETTINGS:
@@ -58,7 +58,7 @@ def main():
         for seed in SEEDS:
             X = synthetic(N, N, rank, seed)
             arena = Arena(X)
-            W, H = program_start(X, rank, seed)
+            W, H = program_factors(X, rank, seed)
             starts = {init: arena.start(rank, init, 10 * seed) for init in ("nuclear", "tsvd")}
             starts["program"] = Start(W, H, arena.error(W, H), 0.0)
             for name, start in starts.items():

@@ -283,6 +283,8 @@ class TestText:
             ("a,b\n", "no rows of numbers"),
             (",a,b\nx,1,2\n\ny,1,2,3\n", "3 cells in every line. Line 4 has 4"),
             (",a,b\nx,1,2\ny,1\n", "3 cells in every line. Line 3 has 2"),
+            ("a b\nx 1 2\ny\n", "3 cells in every line. Line 3 has 1"),
+            ("a,b\nx,1\ny,\n", "Line 3, cell 2 has an empty cell"),
             ("1,NA\n2,3\n", "Line 1, cell 2 has 'NA'"),
             ("1,2\nTrue,2\n", "Line 2, cell 1 has 'True'"),
             ("1,2\n0x10,2\n3,4\n", "Line 2, cell 1 has '0x10'"),

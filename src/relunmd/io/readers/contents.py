@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from scipy import sparse
 
 from relunmd.errors import FileError, InputError
 
-__all__ = ["Entry", "RowBlocks", "choose", "least_bytes"]
+__all__ = ["Entry", "RowBlocks", "choose"]
 
 Array = NDArray[Any]
 _SHOWN = 20
@@ -126,41 +125,17 @@ class RowBlocks:
 
     @property
     def nbytes(self) -> int:
-        """The size of the assembled rows."""
-        return self._sparse_bytes if self._sparse else self._dense_bytes
+        """The memory for assembling the rows: sparse blocks are copied at once, others one by one."""
+        return 2 * self._sparse_bytes if self._sparse else self._dense_bytes
 
     def assemble(self) -> Any:
-        """Return all rows, a csr_array or an ndarray. Each block is released once it has been copied."""
+        """Return all rows, a csr_array or an ndarray. The blocks are released."""
         parts, self._parts = self._parts, []
-        if len(parts) == 1:
-            return parts[0]
-        shape = self.height, parts[0].shape[1]
-        dtype = np.result_type(*{part.dtype for part in parts})
-        if self._sparse:
-            return _stacked_csr(parts, shape, dtype)
-        X, at = np.empty(shape, dtype), 0
+        if self._sparse or len(parts) == 1:
+            return sparse.vstack(parts, format="csr") if len(parts) > 1 else parts[0]
+        X, at = np.empty((self.height, parts[0].shape[1]), np.result_type(*{part.dtype for part in parts})), 0
         while parts:
             part = parts.pop(0)
             X[at : at + part.shape[0]] = part.toarray() if sparse.issparse(part) else part
             at += part.shape[0]
         return X
-
-
-def least_bytes(shape: tuple[int, int], dtype: np.dtype[Any]) -> int:
-    """Return the smallest number of bytes that a table can take, as an array or as a sparse matrix of zeros."""
-    return min(prod(shape) * dtype.itemsize, _INDEX * (shape[0] + 1))
-
-
-def _stacked_csr(parts: list[Any], shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-    """Stack sparse blocks; scipy.sparse.vstack would keep all of them twice."""
-    stored = sum(part.nnz for part in parts)
-    index = np.int32 if max(stored, shape[1]) < 2**31 else np.int64
-    data: Array = np.empty(stored, dtype)
-    indices, indptr = np.empty(stored, index), np.zeros(shape[0] + 1, index)
-    at = row = 0
-    while parts:
-        part = parts.pop(0)
-        data[at : at + part.nnz], indices[at : at + part.nnz] = part.data, part.indices
-        indptr[row + 1 : row + part.shape[0] + 1] = part.indptr[1:] + index(at)
-        at, row = at + part.nnz, row + part.shape[0]
-    return sparse.csr_array((data, indices, indptr), shape=shape)

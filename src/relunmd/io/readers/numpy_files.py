@@ -18,14 +18,7 @@ from relunmd.io.readers.contents import Entry
 __all__ = ["npy_entries", "npz_entries"]
 
 Array = NDArray[Any]
-_COMPRESSED = ("data", "indices", "indptr")
-_SPARSE = {
-    "csr": _COMPRESSED,
-    "csc": _COMPRESSED,
-    "bsr": _COMPRESSED,
-    "coo": ("data", "row", "col"),
-    "dia": ("data", "offsets"),
-}
+_SPARSE = ("csr", "csc", "bsr", "coo", "dia")
 
 
 def npy_entries(place: Path, bounds: Bounds) -> list[Entry]:
@@ -87,21 +80,16 @@ def _sparse_entry(place: Path, headers: Mapping[str, NpyHeader], load: Callable[
     """Describe the matrix that scipy.sparse.save_npz wrote."""
     for name in ("format", "shape"):
         bounds.memory(1000 * headers[name].nbytes, f"the member {name!r}")  # It has a few bytes.
-    form = load("format").item()
-    form = form.decode("ascii") if isinstance(form, bytes) else str(form)
-    shape = tuple(int(side) for side in load("shape"))
+    form, shape = load("format").item(), tuple(int(side) for side in load("shape"))
+    form = form.decode("ascii", "replace") if isinstance(form, bytes) else str(form)
     if form not in _SPARSE or len(shape) != 2:
         raise FileError(f"{place} must hold a sparse matrix of two dimensions. Got format {form!r} and shape {shape}.")
-    missing = [name for name in _SPARSE[form] if name not in headers]
-    if missing:
-        raise FileError(f"{place} must hold a sparse matrix in {form} format. It lacks {', '.join(missing)}.")
 
     def load_sparse() -> Any:
-        bounds.memory(8 * sum(shape), f"a matrix of {shape[0]} × {shape[1]}")
-        data, *places = (load(name) for name in _SPARSE[form])
-        if form == "dia" and (np.abs(places[0].astype(np.float64)) >= max(shape)).any():
+        bounds.memory(8 * sum(shape) + sum(header.nbytes for header in headers.values()), f"a matrix of shape {shape}")
+        A = getattr(sparse, f"{form}_array")(sparse.load_npz(place))
+        if form == "dia" and (np.abs(A.offsets.astype(np.float64)) >= max(shape)).any():
             raise FileError(f"{place} must have diagonals within its shape {shape}. It has others.")
-        parts = (data, tuple(places)) if form == "coo" else (data, *places)
-        return getattr(sparse, f"{form}_array")(parts, shape=shape)
+        return A
 
     return Entry("", shape, headers["data"].dtype.name, load_sparse, stored=f"sparse, {form.upper()}")

@@ -9,7 +9,7 @@ import numpy as np
 from relunmd._util import need
 from relunmd.errors import FileError
 from relunmd.io.readers.bounds import Bounds
-from relunmd.io.readers.contents import Entry, RowBlocks, least_bytes
+from relunmd.io.readers.contents import Entry, RowBlocks
 
 __all__ = ["parquet_entries", "parquet_groups", "parquet_rows"]
 
@@ -27,10 +27,11 @@ def parquet_entries(place: Path, bounds: Bounds) -> list[Entry]:
     if shape[0] == 0:
         raise FileError(f"{place} must not be empty. It has no rows.")
     table = f"its table of shape {shape}"
-    bounds.piecemeal(shape[0] * shape[1] * dtype.itemsize, table)
+    size = shape[0] * shape[1] * dtype.itemsize
+    bounds.piecemeal(size, table)
     # A batch is in memory as columns, as rows, and as a part of the matrix.
     batch = 4 * min(shape[0], _batch_rows(shape[1], dtype)) * shape[1] * dtype.itemsize
-    bounds.memory(batch + least_bytes(shape, dtype), table)
+    bounds.memory(batch + min(size, 4 * (shape[0] + 1)), table)  # At least as an array, or as a sparse matrix of zeros.
     bounds.memory(largest, "a row group")  # Pages of all of its columns are decompressed at once.
     listed = ", ".join(map(repr, omitted))
     note = f"the column{'s'[: len(omitted) > 1]} {listed} of names {'are' if len(omitted) > 1 else 'is'} left out"

@@ -10,7 +10,7 @@ import io
 import logging
 import re
 from collections.abc import Iterator
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -82,10 +82,9 @@ class _Table:
 
     def __init__(self, place: Path, stream: IO[bytes], names: str | None, bounds: Bounds) -> None:
         self._place = place
-        self._number = 0
-        self._line = ""
+        self._number, self._line = 0, ""
         lines = self._read(stream)
-        start = [(self._number, line) for _, line in zip(range(2), lines, strict=False)]
+        start = list(islice(lines, 2))
         if not start:
             raise FileError(f"{place} must be a table of numbers. It is empty.")
         first = start[0][1]
@@ -109,14 +108,14 @@ class _Table:
         parts = ["line"] * named_columns + ["column"] * self._named_rows
         verb = "are names and are" if len(parts) > 1 else "is names and is"
         self.note = f"the first {' and the first '.join(parts)} {verb} left out" if parts else ""
-        self._lines = chain(self._again(start[named_columns:]), lines)
+        self._lines = chain(start[named_columns:], lines)
 
-    def _read(self, stream: IO[bytes]) -> Iterator[str]:
-        """Yield lines with cells; `_number` and `_line` are those of the last one."""
-        skipped, started = 0, False
+    def _read(self, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
+        """Yield lines with cells and their numbers."""
+        number, skipped, started = 0, 0, False
         with io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape") as text:
             while line := text.readline(_LONGEST_LINE + 2):
-                self._number += 1
+                number += 1
                 if (line.startswith("#") and not started) or not line.strip(" \n"):
                     skipped += len(line)
                     if skipped > _MOST_SKIPPED:
@@ -125,25 +124,18 @@ class _Table:
                             "time. It has more."
                         )
                     continue
-                self._check(line)
-                self._line = line.rstrip("\n")
+                self._check(number, line)
                 skipped, started = 0, True
-                yield self._line
+                yield number, line.rstrip("\n")
 
-    def _check(self, line: str) -> None:
+    def _check(self, number: int, line: str) -> None:
         if len(line) > _LONGEST_LINE:
             raise FileError(
                 f"{self._place} must be a table of numbers. It has a line of more than {_LONGEST_LINE} bytes; store "
                 "wide tables as .npz, .parquet, .h5 or .zarr."
             )
         if not line.isascii() and any("\udc80" <= char <= "\udcff" for char in line):
-            raise FileError(f"{self._place} must be text in UTF-8. Line {self._number} is not; save it as UTF-8.")
-
-    def _again(self, lines: list[tuple[int, str]]) -> Iterator[str]:
-        end = self._number
-        for self._number, self._line in lines:
-            yield self._line
-        self._number = end
+            raise FileError(f"{self._place} must be text in UTF-8. Line {number} is not; save it as UTF-8.")
 
     def _cells(self, line: str) -> list[str]:
         if self._delimiter is None:
@@ -171,17 +163,21 @@ class _Table:
                 raise self._error(number, line)
             yield block
 
-    def _numbers_of(self, line: str) -> str:
+    def _numbers_of(self, numbered: tuple[int, str]) -> str:
         """Return a line without its name and without a delimiter at its end."""
+        self._number, self._line = numbered
+        line = self._line
         if self._ends:
-            if not line.rstrip(" ").endswith(str(self._delimiter)):
-                raise self._error(self._number, line)
             line = line.rstrip(" ").removesuffix(str(self._delimiter))
-        if not self._named_rows:
-            return line
-        if self._delimiter is None or line.lstrip().startswith('"'):
-            return (self._delimiter or " ").join(self._cells(line)[1:])
-        return line.partition(self._delimiter)[2]
+            if len(line) == len(self._line):
+                raise self._error(*numbered)
+        if self._named_rows and (self._delimiter is None or line.lstrip().startswith('"')):
+            line = (self._delimiter or " ").join(self._cells(line)[1:])
+        elif self._named_rows:
+            line = line.partition(str(self._delimiter))[2]
+        if not line.strip(" "):  # NumPy would skip it.
+            raise self._error(*numbered)
+        return line
 
     def _error(self, number: int, line: str) -> FileError:
         """Describe what is wrong in a line."""
