@@ -14,7 +14,7 @@ $(READY): requirements.txt pyproject.toml
 	touch $(READY)
 
 demo: $(READY)
-	$(BIN)/python -m relunmd.cli.demo
+	$(BIN)/python -m relunmd demo
 
 test: lint types imports pytest
 

@@ -1,10 +1,10 @@
-"""On Dask: the same bits as threads, what a pass costs beside one in threads, what reaches the driver, and 20 GB.
+"""Benchmarks on Dask: agreement with threads, cost of a pass, bytes and memory of the driver, and a matrix of 21 GB.
 
     python -m benchmarks.distributed [SECTION …] [--quick]
 
 Sections: 1 agreement, 2 overhead, 3 bytes and memory of the driver, 4 the driver's own work, 5 a matrix of 21 GB. A
-LocalCluster of processes with 1 thread each, float64. MNIST and 20 newsgroups are from RELUNMD_DATA. That a killed
-worker does no harm is tests/engine/distributed/test_losses.py.
+LocalCluster of processes with 1 thread each, float64. MNIST and 20 newsgroups are read from RELUNMD_DATA. Killed
+workers are tested by tests/engine/distributed/test_losses.py and benchmarks/kills.py.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from contextlib import contextmanager
 import numpy as np
 from dask import array as da
 from dask import config, delayed
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, get_task_stream
 from scipy import sparse
 
 import relunmd
@@ -29,8 +29,8 @@ from relunmd.engine.distributed import ClusterExecutor, open_distributed
 from relunmd.engine.executor import ThreadExecutor
 from relunmd.engine.matrix import RowLayout
 from relunmd.engine.passes import LATENT, gradient
+from relunmd.engine.problem_setup import check_matrix, make_problem
 from relunmd.init import ShiftedInit
-from relunmd.validation import check_matrix, make_problem
 
 ALGORITHMS = ("3b-factored", "qn")
 RANK = 32
@@ -39,7 +39,7 @@ FLOAT = np.dtype(np.float64)
 
 @contextmanager
 def cluster(n_workers, memory_limit="auto"):
-    """Workers that are processes with one thread."""
+    """Start workers that are processes with one thread."""
     with (
         config.set({"distributed.admin.large-graph-warning-threshold": "1GB"}),
         LocalCluster(
@@ -51,7 +51,7 @@ def cluster(n_workers, memory_limit="auto"):
 
 
 def rows_of(X):
-    """X as Dask has it, cut where threads cut it."""
+    """Return X on Dask, in the blocks that threads use."""
     height = RowLayout(*X.shape).blocks[0].stop
     if sparse.issparse(X):
         X = sparse.csr_array(X)
@@ -60,7 +60,7 @@ def rows_of(X):
 
 
 class Timed:
-    """A callback that knows when each iteration ended, and what had been moved by then."""
+    """A callback that records the time and the bytes moved after each iteration."""
 
     def __init__(self):
         self.stamps, self.moved = [], []
@@ -71,7 +71,7 @@ class Timed:
 
     @property
     def a_pass(self):
-        """Of the second half: the first of "qn" are of another kind."""
+        """Seconds per iteration in the second half; the first iterations of "qn" are of another kind."""
         return np.diff(self.stamps)[len(self.stamps) // 2 :]
 
 
@@ -104,42 +104,42 @@ def agreement(quick):
 
 
 class Stepped:
-    """An algorithm that goes on by one iteration when it is told to, and knows how long that took."""
+    """An algorithm that makes one iteration at a time and records its seconds."""
 
     def __init__(self, source, executor, algorithm):
         self.problem = make_problem(source, FLOAT, RANK, executor)
         self.algorithm = ALGORITHMS_BY_NAME[algorithm]()
         W, H = ShiftedInit().make(self.problem, np.random.default_rng(0))
-        self.state = self.algorithm.start(self.problem, W, H)
+        self.state = self.algorithm.first_state(self.problem, W, H)
         self.seconds = []
 
     def step(self):
         begin = time.perf_counter()
-        self.state = self.algorithm.step(self.problem, self.state)
+        self.state = self.algorithm.next_state(self.problem, self.state)
         self.seconds.append(time.perf_counter() - begin)
 
     @property
     def median(self):
-        """Of the last two thirds: the first steps of "qn" are those of "3b-factored"."""
+        """Median seconds of the last two thirds; the first steps of "qn" are those of "3b-factored"."""
         return statistics.median(self.seconds[len(self.seconds) // 3 :])
 
 
 def overhead(quick):
-    print(f"2. An iteration, r = {RANK}: median seconds of iterations that take turns")
+    print(f"2. An iteration, r = {RANK}: median seconds of interleaved iterations")
     kernels.warm_up(FLOAT)
     with cluster(2), ThreadExecutor(2) as threads:
         for name, X in matrices(quick).items():
             two, one = open_distributed(rows_of(X)), open_distributed(rows_of(X))
             one.move([one.workers[0]] * len(one.owners))
             with ClusterExecutor(two, [FLOAT]) as both, ClusterExecutor(one, [FLOAT]) as single:
-                single._looked_at = np.inf  # It is not to use the other worker.
+                single._checked_at = np.inf  # It must not use the other worker.
                 for algorithm in ALGORITHMS:
                     places = [(check_matrix(X), threads), (two, both), (one, single)]
                     takers = [Stepped(source, executor, algorithm) for source, executor in places]
                     for _ in range(60 if name == "MNIST" and not quick else 12):
                         for taker in takers:
                             taker.step()
-                    assert len({taker.state.error for taker in takers}) == 1  # They went the same way.
+                    assert len({taker.state.error for taker in takers}) == 1  # All made the same iterations.
                     local, pair, alone = (taker.median for taker in takers)
                     print(
                         f"   {name:12} {algorithm:11} 2 threads {local:.3f}, 2 workers {pair:.3f}, 1 worker "
@@ -151,7 +151,7 @@ def overhead(quick):
 
 
 def block_of(seed, n_rows, n_columns, rank):
-    """Rows of max(0, AB − ½·√rank), of which about 30 % are positive; B is the same for all."""
+    """Return rows of max(0, AB − ½·√rank), of which about 30 % are positive; B is the same for all blocks."""
     B = np.random.default_rng(0).standard_normal((rank, n_columns))
     X = np.random.default_rng([1, seed]).standard_normal((n_rows, rank)) @ B
     X -= np.sqrt(rank) / 2
@@ -174,7 +174,7 @@ def _driver(m, algorithm, answers):
 
 
 def driver(quick):
-    print("3. What reaches and leaves the driver in a pass, and its memory, n = 1000, r = 32")
+    print("3. Bytes from and to the driver per pass, and its memory, n = 1000, r = 32")
     context = multiprocessing.get_context("spawn")
     for algorithm in ALGORITHMS:
         for m in (10_000, 40_000) if quick else (40_000, 400_000):
@@ -184,15 +184,15 @@ def driver(quick):
             moved, peak, more = answers.get()
             process.join()
             print(
-                f"   {algorithm:11} m = {m:7,}: {moved / 1e6:.3f} MB a pass; peak {peak:.0f} MB, {more:.0f} MB of it "
-                f"since the cluster was there; W alone has {m * RANK * 8 / 1e6:.0f} MB",
+                f"   {algorithm:11} m = {m:7,}: {moved / 1e6:.3f} MB per pass; peak {peak:.0f} MB, {more:.0f} MB of it "
+                f"since the cluster was started; W alone has {m * RANK * 8 / 1e6:.0f} MB",
                 flush=True,
             )
 
 
 def own_work(quick):
     print("4. The driver's own work: passes over a few hundred small blocks, n = 2000, r = 32")
-    with cluster(2):
+    with cluster(2) as client:
         for blocks in (100, 400) if quick else (100, 400, 800):
             source = open_distributed(generated(blocks * 256, 2000, 256))
             with ClusterExecutor(source, [FLOAT]) as executor:
@@ -201,16 +201,18 @@ def own_work(quick):
                 H = np.random.default_rng(0).standard_normal((RANK, 2000))
                 taken, worked, cpu = [], [], []
                 for _ in range(10):
-                    begin, busy, before = time.perf_counter(), time.thread_time(), executor.worker_seconds
-                    gradient(problem, W, H, LATENT)
-                    taken.append(time.perf_counter() - begin)
-                    cpu.append(time.thread_time() - busy)
-                    worked.append(executor.worker_seconds - before)
+                    with get_task_stream(client) as stream:
+                        begin, busy = time.perf_counter(), time.thread_time()
+                        gradient(problem, W, H, LATENT)
+                        taken.append(time.perf_counter() - begin)
+                        cpu.append(time.thread_time() - busy)
+                    tasks = [span for task in stream.data for span in task["startstops"]]
+                    worked.append(max(span["stop"] - span["start"] for span in tasks if span["action"] == "compute"))
             source.close()
             wall, own = statistics.median(taken), statistics.median(cpu)
             more = wall - statistics.median(worked)
             print(
-                f"   {blocks} blocks: {wall * 1e3:.0f} ms a pass, {more * 1e3:.0f} ms ({more / wall:.1%}) more than "
+                f"   {blocks} blocks: {wall * 1e3:.0f} ms per pass, {more * 1e3:.0f} ms ({more / wall:.1%}) more than "
                 f"the slowest worker's; the driver's thread is busy for {own * 1e3:.1f} ms ({own / wall:.1%})",
                 flush=True,
             )
@@ -218,15 +220,13 @@ def own_work(quick):
 
 def large(quick):
     m, n, height = (20_000, 10_240, 1024) if quick else (256_000, 10_240, 1024)
-    print(
-        f"5. {m:,} × {n:,} in float64, {m * n * 8 / 1e9:.1f} GB, made block by block from a seed; 4 GB a worker, r = 16"
-    )
+    print(f"5. {m:,} × {n:,} in float64, {m * n * 8 / 1e9:.1f} GB, computed from a seed; 4 GB per worker, r = 16")
     for algorithm in ALGORITHMS:
         with cluster(2, "4GB") as client:
             d, timed = run(generated(m, n, height), algorithm, 8, rank=16)
             peaks = client.run(lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
             print(
-                f"   {algorithm:11} {d.history.passes[-1]:.0f} passes, {statistics.median(timed.a_pass):.1f} s an "
+                f"   {algorithm:11} {d.history.passes[-1]:.0f} passes, {statistics.median(timed.a_pass):.1f} s per "
                 f"iteration, error {d.history.error[0]:.4f} → {d.error:.4f}; peak memory of the workers "
                 f"{', '.join(f'{peak:.2f}' for peak in peaks.values())} GB",
                 flush=True,
@@ -238,7 +238,7 @@ SECTIONS = {"1": agreement, "2": overhead, "3": driver, "4": own_work, "5": larg
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("sections", nargs="*", help="numbers of sections; all if none is named")
+    parser.add_argument("sections", nargs="*", help="numbers of sections; by default all")
     parser.add_argument("--quick", action="store_true", help="smaller matrices, one turn")
     given = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)

@@ -23,12 +23,12 @@ import numpy as np
 import relunmd
 from benchmarks import reference
 from relunmd import datasets
-from relunmd.algorithm import ThreeBlockFactored
+from relunmd.algorithm.three_block_factored import ThreeBlockFactored
 from relunmd.engine import kernels
 from relunmd.engine.executor import ThreadExecutor
+from relunmd.engine.problem_setup import check_matrix, make_problem
 from relunmd.errors import DatasetError
 from relunmd.init import ShiftedInit
-from relunmd.validation import check_matrix, make_problem
 
 RANK = 32
 MINUTE = 60
@@ -84,7 +84,7 @@ def bare_products(x, rows, out, *, H, Ht):
     """The three products of a pass on its tiles, and nothing else."""
     rank = len(H)
     for at in x.strips:
-        W = rows["W"][at]
+        W = rows.W[at]
         tiles = []
         for columns in x.matrix.layout.columns:
             width = columns.stop - columns.start
@@ -103,12 +103,12 @@ class Run:
         self.problem = problem
         self.algorithm = ThreeBlockFactored()
         self.W, self.H = ShiftedInit().make(problem, np.random.default_rng(0))
-        self.state = self.algorithm.start(problem, self.W, self.H)
+        self.state = self.algorithm.first_state(problem, self.W, self.H)
         self.taken = {"step": [], "pass": [], "bare": []}
 
     def step(self):
         begin = time.perf_counter()
-        self.state = self.algorithm.step(self.problem, self.state)
+        self.state = self.algorithm.next_state(self.problem, self.state)
         self.taken["step"].append(time.perf_counter() - begin)
         self.taken["pass"].append(self.problem.executor.last)
 

@@ -3,10 +3,10 @@
     python -m benchmarks.kills [RUNS [FIRST_SEED]]
 
 Each run is a process of its own with a hard time limit: 2 or 3 workers with 1 thread each, "qn" or "3b-factored", with
-or without a checkpoint, with workers that nannies replace or without. One to three of them are killed, each at a random
-moment while X is opened, in the iterations, while W is handed over, or while it is saved. A run must end with the bits
-of the undisturbed run, with another point of about the same error (where every copy of the rows was lost and there is
-no checkpoint), or with a ClusterError, after which a run with a checkpoint resumes. The exit code is 1 if one does not.
+or without a checkpoint, with or without nannies that replace workers. One to three workers are killed, each at a random
+moment: while X is opened, during the iterations, while W is returned, or while it is saved. A run must end with the
+bits of the undisturbed run, with another point of about the same error (if every copy of the rows was lost and there is
+no checkpoint), or with a ClusterError, after which a run with a checkpoint resumes. Otherwise the exit code is 1.
 """
 
 import json
@@ -28,7 +28,7 @@ from dask import config
 from distributed import Client, LocalCluster
 
 import relunmd
-from relunmd.engine.distributed import cluster_executor, worker_tasks
+from relunmd.engine.distributed import cluster_executor, worker_store, worker_tasks
 from relunmd.engine.matrix import RowLayout
 from relunmd.errors import ClusterError
 from tests.conftest import relative_error, synthetic
@@ -40,11 +40,11 @@ PHASES = ("opening", "iterations", "hand-over", "save")
 X = np.maximum(0, synthetic(3000, 200, 6, seed=1) - 1.5)
 RUN = {"rank": 6, "tol": 0, "max_iter": 26, "random_state": 0}
 OTHER_POINT = 1.1
-"""Most times the undisturbed error that another point may have."""
+"""Largest ratio of the error of another point to the undisturbed error."""
 
 
 class Workers:
-    """Worker processes of a cluster, which come back when they are killed or do not."""
+    """Worker processes of a cluster, which may be replaced when they are killed."""
 
     def __init__(self, count, replaced):
         self.cluster = LocalCluster(
@@ -56,7 +56,7 @@ class Workers:
             self.add(count)
 
     def add(self, count):
-        """Start more of them, unless they come back by themselves."""
+        """Start more workers, unless nannies replace them."""
         command = [sys.executable, "-m", "distributed.cli.dask_worker", self.cluster.scheduler_address]
         command += ["--no-nanny", "--no-dashboard", "--nthreads", "1", "--memory-limit", "2GB"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -64,7 +64,7 @@ class Workers:
             self._started += [subprocess.Popen(command, **quiet) for _ in range(count)]
 
     def pids(self):
-        """Processes that can be killed."""
+        """Return the processes that can be killed."""
         if self._replaced:
             nannies = list(self.cluster.workers.values())
             return [nanny.process.pid for nanny in nannies if nanny.process is not None and nanny.process.pid]
@@ -72,7 +72,7 @@ class Workers:
 
 
 class Killer:
-    """Kills workers, each a random time after a phase has begun."""
+    """Kills workers, each a random time after the beginning of a phase."""
 
     def __init__(self, workers, random):
         self.kills = []
@@ -102,7 +102,7 @@ class Killer:
                     self.kills.append(phase)
 
     def note(self, step):
-        """The callback of the run, which takes its time."""
+        """Serve as the callback of the run, and slow it down."""
         for iteration in [i for i in self._iterations if i == step.iteration]:
             self._iterations.remove(iteration)
             self.begin("iterations")
@@ -110,12 +110,12 @@ class Killer:
 
 
 def one(seed):
-    """A run; returns what became of it."""
+    """Make a run; return its settings and outcome."""
     random = np.random.default_rng(seed)
     settings = RUN | {"algorithm": ["qn", "3b-factored"][seed % 2]}
     replaced, keeps = bool(seed // 2 % 2), bool(seed // 4 % 2)
     expected = relunmd.decompose(X, **settings)
-    cluster_executor.KEEP_EVERY, cluster_executor._KEEP_SHARE, cluster_executor._LOOK_AROUND = 0.2, 0.0, 0.2
+    cluster_executor.KEEP_EVERY, cluster_executor._KEEP_SHARE, cluster_executor._CHECK_EVERY = 0.2, 0.0, 0.2
     worker_tasks.PATIENCE = 15.0
     count = int(random.integers(2, 4))
     with tempfile.TemporaryDirectory() as folder, config.set(SETTINGS):
@@ -125,16 +125,14 @@ def one(seed):
         killer = Killer(workers, random)
         with Client(workers.cluster) as client:
             client.wait_for_workers(count, timeout=60)
-            client.run(
-                lambda: __import__("relunmd.engine.distributed.worker")
-            )  # Or most of the time is spent importing.
-            told = attempt(settings, expected, workers, killer, Path(folder))
+            client.run(lambda: len(worker_store._STORES))  # Imports it; otherwise most of the time is spent on that.
+            outcome = attempt(settings, expected, workers, killer, Path(folder))
     about = {"seed": seed, "algorithm": settings["algorithm"], "workers": count, "replaced": replaced}
-    return about | {"checkpoint": keeps} | told | {"kills": killer.kills}
+    return about | {"checkpoint": keeps} | outcome | {"kills": killer.kills}
 
 
 def attempt(settings, expected, workers, killer, folder):
-    """Decompose and save, and see what came out."""
+    """Decompose and save; return the outcome."""
     handed_over = cluster_executor.ClusterExecutor.handed_over
     given = da.from_array(X, chunks=(RowLayout(*X.shape).blocks[0].stop, -1))
 
@@ -152,21 +150,21 @@ def attempt(settings, expected, workers, killer, folder):
             killer.begin("save")
             d.save(model)
         except ClusterError as reason:
-            told = {"outcome": "ClusterError", "stage": stage, "why": str(reason)}
+            outcome = {"outcome": "ClusterError", "stage": stage, "why": str(reason)}
             cluster_executor.ClusterExecutor.handed_over = handed_over
             if "checkpoint" in settings:
                 stage = "resume"
                 workers.add(2)
                 relunmd.decompose(given, **settings).save(model)
-                told["resumed"] = judged(model, expected)["outcome"]
-            return told
+                outcome["resumed"] = compared(model, expected)["outcome"]
+            return outcome
     except Exception as reason:
         return {"outcome": "other exception", "stage": stage, "why": repr(reason), "trace": traceback.format_exc()}
-    return judged(model, expected)
+    return compared(model, expected)
 
 
-def judged(model, expected):
-    """Whether what was saved is the result of the undisturbed run."""
+def compared(model, expected):
+    """Compare what was saved with the undisturbed run."""
     d = relunmd.Decomposition.load(model)
     ratio = d.error / expected.error
     true = float(relative_error(X, d.W, d.H))
@@ -178,7 +176,7 @@ def judged(model, expected):
 
 
 def in_a_process(seed):
-    """A run in a process of its own; "hang" if it takes too long."""
+    """Make a run in its own process; the outcome is "hang" if it takes too long."""
     command = [sys.executable, "-X", "faulthandler", "-m", "benchmarks.kills", "--one", str(seed)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -186,7 +184,7 @@ def in_a_process(seed):
         try:
             out, err = process.communicate(timeout=LIMIT)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGABRT)  # faulthandler prints where it was.
+            process.send_signal(signal.SIGABRT)  # faulthandler prints the stacks.
             out, err = process.communicate(timeout=20)
             return {"seed": seed, "outcome": "hang", "kills": [], "trace": err}
         finally:
@@ -199,14 +197,14 @@ def in_a_process(seed):
 
 
 def main(runs, first):
-    """Make the runs and print a table."""
+    """Make the runs and print a table; return whether all were good."""
     found = []
     for seed in range(first, first + runs):
         begin = time.perf_counter()
         found.append(in_a_process(seed))
         seconds = time.perf_counter() - begin
-        told = {key: value for key, value in found[-1].items() if key != "trace"}
-        print(f"{seconds:5.1f} s  {told}", flush=True)
+        outcome = {key: value for key, value in found[-1].items() if key != "trace"}
+        print(f"{seconds:5.1f} s  {outcome}", flush=True)
         if "trace" in found[-1]:
             print(found[-1]["trace"], flush=True)
     kills = [phase for each in found for phase in each["kills"]]
@@ -225,6 +223,6 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--one"]:
         warnings.simplefilter("ignore")
         print(json.dumps(one(int(sys.argv[2]))), flush=True)
-        os._exit(0)  # Timers and Dask's threads may be left.
+        os._exit(0)  # Timers and threads of Dask may still run.
     numbers = [int(word) for word in sys.argv[1:]]
     sys.exit(0 if main(*(numbers + [30, 0][len(numbers) :])) else 1)

@@ -13,7 +13,7 @@ from relunmd.comparison.experiment import SIX
 from relunmd.comparison.timed_run import Arena, Start
 from relunmd.datasets import synthetic
 from relunmd.experiments.paper import TABLE4
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
 from tests.algorithm import oracles
 
 N, TARGET, MOST = 1000, 1e-4, 150

@@ -20,7 +20,7 @@ from relunmd.datasets import digits, synthetic
 from relunmd.engine import linalg as ours
 from relunmd.engine.executor import ThreadExecutor
 from relunmd.engine.passes import sweep_of_x
-from relunmd.validation import check_matrix, make_problem
+from relunmd.engine.problem_setup import check_matrix, make_problem
 
 
 def lapack(X, rank):
@@ -76,10 +76,10 @@ def warm(n, rank):
         excess = []
         with ThreadExecutor(2) as executor:
             problem = make_problem(check_matrix(X), X.dtype, rank, executor)
-            state = algorithm.start(problem, start.W * problem.matrix.scale, start.H)
+            state = algorithm.first_state(problem, start.W * problem.matrix.scale, start.H)
             for iteration in range(1, 21):
-                state = algorithm.step(problem, state)
-                if iteration in (1, 5, 10, 20) and not state.columns()["rejected"]:
+                state = algorithm.next_state(problem, state)
+                if iteration in (1, 5, 10, 20) and not state.rejected:
                     sigma = linalg.svdvals(state.Z)
                     best = np.sqrt(np.sum(sigma[rank:] ** 2))
                     excess.append(np.linalg.norm(state.Z - state.W @ state.H) / best - 1)

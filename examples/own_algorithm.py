@@ -1,30 +1,39 @@
-"""A method of one's own in all of the paper's tables and figures, and in comparisons.
+"""eBCD (Seraghiti et al. 2025) as an algorithm of your own: one pass over X an iteration, any kind of X."""
 
-    python examples/own_algorithm.py reproduce all --quick -o results
-    python examples/own_algorithm.py compare X.npy --ranks 8,16 -o compared
-
-It is 3B-NMD with the momentum on the factors, in plain NumPy: it keeps no m×n matrix from one
-iteration to the next but needs the library for nothing. Anything that yields W and H can take part.
-"""
+from dataclasses import dataclass
 
 import numpy as np
 
-from relunmd import comparison
-from relunmd.cli import main
+from relunmd import Algorithm, State, datasets, decompose, look, setting
 
 
-@comparison.register("my 3B", momentum=0.7)
-def my_three_block(X, W, H, momentum):
-    zero = X == 0
-    W_before, H_before = W, H
-    while True:
-        W_ahead, H_ahead = W + momentum * (W - W_before), H + momentum * (H - H_before)
-        Z = np.where(zero, np.minimum(0, W_ahead @ H_ahead), X)
-        W_before, H_before = W, H
-        W = np.linalg.lstsq(H_ahead.T, Z.T, rcond=None)[0].T
-        H = np.linalg.lstsq(W, Z, rcond=None)[0]
-        yield W, H
+@dataclass(frozen=True)
+class EBCD(Algorithm):
+    """Extrapolated block coordinate descent: Z_α = Θ + αG; W ← orthonormal basis of Z_αHᵀ; H ← WᵀZ_α."""
+
+    keeps = {"P": "mr", "GW": "nr float64", "GP": "nr float64", "WW": "rr float64", "WP": "rr float64",
+             "PP": "rr float64", "objective": float, "alpha": float, "mu": float}  # fmt: skip
+    reports = ("objective", "alpha")
+    mu: float = setting(0.3, gt=0)
+    alpha_max: float = setting(4.0, gt=1)
+    delta: float = setting(0.8, gt=0, lt=1)
+
+    def start(self, problem, W, H):
+        return State(H=H, alpha=1.0, mu=self.mu, **vars(look(problem, W, H)))
+
+    def step(self, problem, s):
+        a, mu = s.alpha, s.mu
+        values, Q = np.linalg.eigh(s.WW + a * (s.WP + s.WP.T) + a * a * s.PP)  # Z_αHᵀ spans what W + αP spans
+        C = Q / np.sqrt(np.maximum(values, 1e-12 * values[-1]))  # (W + αP)C is orthonormal
+        H = C.T @ ((s.WW + a * s.WP.T) @ s.H + a * (s.GW + a * s.GP).T)
+        seen = look(problem, [(s.W, C), (s.P, a * C)], H)
+        if seen.objective >= s.objective:
+            return s.replace(alpha=1.0)
+        if seen.objective > self.delta * s.objective:
+            mu = max(mu, (a - 1) / 4)
+            a = a + mu if a + mu < self.alpha_max else 1.0
+        return State(H=H, alpha=a, mu=mu, **vars(seen))
 
 
 if __name__ == "__main__":
-    main()
+    print(decompose(datasets.digits(), 16, EBCD(), random_state=0))

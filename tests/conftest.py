@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from relunmd.engine.executor import ThreadExecutor
 from relunmd.engine.matrix import layout as layouts
-from relunmd.validation import check_matrix, make_problem
+from relunmd.engine.problem_setup import check_matrix, make_problem
 
 # The same examples every time, so that a green run stays green; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

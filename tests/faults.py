@@ -256,7 +256,7 @@ def patched(executor: FaultyExecutor) -> Iterator[None]:
     with (
         mock.patch("relunmd.api.executor_for", return_value=executor),
         mock.patch("relunmd.loop.checkpoint.Checkpoint.due", property(lambda self: next(states) % 4 == 0)),
-        mock.patch("relunmd.loop.driver.FIRST_LEG", FIRST_LEG),
+        mock.patch("relunmd.loop.race.FIRST_ROUND", FIRST_LEG),
         mock.patch("relunmd.loop.checkpoint.Checkpoint.begin", Checkpoint._write),
         mock.patch("relunmd.io.atomic.os.fsync"),
     ):

@@ -1,9 +1,9 @@
 """A pytest plugin that registers one more algorithm, as a new file of `relunmd.algorithm` would: `-p tests.newest`."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from relunmd.algorithm import ALGORITHMS, ThreeBlockFactored
+from relunmd.algorithm import ALGORITHMS
+from relunmd.algorithm.three_block_factored import ThreeBlockFactored
 
 __all__ = ["Newest"]
 
@@ -17,8 +17,8 @@ class Newest(ThreeBlockFactored):
     beta, adapt, ridge : see `ThreeBlockFactored`
     """
 
-    name: ClassVar[str] = "newest"
-    summary: ClassVar[str] = "an algorithm that was added"
+    name = "newest"
+    summary = "an algorithm that was added"
 
 
 ALGORITHMS["newest"] = Newest

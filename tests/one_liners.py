@@ -132,12 +132,22 @@ CHANGES = (
     ),
     *(
         Change(
-            f"passes_a_loss_{new}", "cluster/executor.py", "_PASSES_A_LOSS = 20", f"_PASSES_A_LOSS = {new}", (_LOSSES,)
+            f"passes_a_loss_{new}",
+            "engine/distributed/cluster_executor.py",
+            "_PASSES_A_LOSS = 20",
+            f"_PASSES_A_LOSS = {new}",
+            (_LOSSES,),
         )
         for new in (2, 200)
     ),
     *(
-        Change(f"share_for_x_{new}", "cluster/worker.py", "_SHARE_FOR_X = 0.4", f"_SHARE_FOR_X = {new}", (_SHARE,))
+        Change(
+            f"share_for_x_{new}",
+            "engine/distributed/worker_store.py",
+            "_SHARE_FOR_X = 0.4",
+            f"_SHARE_FOR_X = {new}",
+            (_SHARE,),
+        )
         for new in (0.04, 4.0)
     ),
 )

@@ -35,111 +35,111 @@ def no_array():
 BAD_X = {
     "nan": (
         with_entry(np.nan),
-        "X must be finite. Got NaN or infinity in 1 entry, the first at row 3, column 4",
+        "X must be finite; got NaN or infinity in 1 entry, the first at row 3, column 4",
     ),
     "inf": (with_entry(np.inf), "the first at row 3, column 4 (inf)"),
-    "-inf": (with_entry(-np.inf, dtype=np.float32), "X must be finite. Got NaN or infinity in 1 entry"),
+    "-inf": (with_entry(-np.inf, dtype=np.float32), "X must be finite; got NaN or infinity in 1 entry"),
     "sparse nan": (sparse.csr_array(with_entry(np.nan)), "X must be finite"),
     "negative": (
         with_entry(-2.5),
-        "Got a negative value in 1 entry, the first at row 3, column 4 (-2.5). If it is rounding, np.maximum(X, 0)",
+        "the first at row 3, column 4 (-2.5). If these are rounding errors, use np.maximum(X, 0)",
     ),
     "negative integer": (
         with_entry(-2, dtype=np.int16),
-        "Got a negative value in 1 entry, the first at row 3, column 4 (-2)",
+        "got a negative value in 1 entry, the first at row 3, column 4 (-2)",
     ),
-    "1-d": (np.ones(5), "X must be two-dimensional. Got 1 dimension(s), shape (5,)"),
-    "3-d": (np.ones((2, 2, 2)), "X must be two-dimensional. Got 3 dimension(s)"),
-    "1-d sparse": (sparse.coo_array([1.0, 2.0]), "X must be two-dimensional. Got 1 dimension(s), shape (2,)"),
-    "scalar": (3.0, "X must be two-dimensional. Got 0 dimension(s)"),
-    "no rows": (np.ones((0, 4)), "X must not be empty. Got shape (0, 4)"),
-    "no columns": (np.ones((4, 0)), "X must not be empty. Got shape (4, 0)"),
-    "complex": (GOOD.astype(complex), "X must hold real numbers. Got dtype complex128. Its real part, perhaps?"),
-    "object": (GOOD.astype(object), "X must hold real numbers. Got dtype object"),
-    "text": (GOOD.astype(str), "X must hold real numbers. Got dtype <U"),
-    "dates": (np.zeros((3, 3), "datetime64[s]"), "X must hold real numbers. Got dtype datetime64"),
-    "ragged": ([[1, 2], [3]], "X must be a two-dimensional array. Got list"),
-    "broken": (no_array(), "X must be a two-dimensional array. Got Broken: no data today"),
-    "None": (None, "X must hold real numbers. Got dtype object"),
+    "1-d": (np.ones(5), "X must be two-dimensional; got 1 dimension(s), shape (5,)"),
+    "3-d": (np.ones((2, 2, 2)), "X must be two-dimensional; got 3 dimension(s)"),
+    "1-d sparse": (sparse.coo_array([1.0, 2.0]), "X must be two-dimensional; got 1 dimension(s), shape (2,)"),
+    "scalar": (3.0, "X must be two-dimensional; got 0 dimension(s)"),
+    "no rows": (np.ones((0, 4)), "X must not be empty; got shape (0, 4)"),
+    "no columns": (np.ones((4, 0)), "X must not be empty; got shape (4, 0)"),
+    "complex": (GOOD.astype(complex), "X must hold real numbers; got dtype complex128. Pass its real part."),
+    "object": (GOOD.astype(object), "X must hold real numbers; got dtype object"),
+    "text": (GOOD.astype(str), "X must hold real numbers; got dtype <U"),
+    "dates": (np.zeros((3, 3), "datetime64[s]"), "X must hold real numbers; got dtype datetime64"),
+    "ragged": ([[1, 2], [3]], "X must be a two-dimensional array; got list"),
+    "broken": (no_array(), "X must be a two-dimensional array; got Broken: no data today"),
+    "None": (None, "X must hold real numbers; got dtype object"),
     "beyond float64": (
         with_entry(np.longdouble("1e400"), dtype=np.longdouble),
         "the first at row 3, column 4",
     ),
-    "all zero": (np.zeros((4, 4)), "X must have a positive entry. Got a matrix of zeros"),
-    "masked": (np.ma.masked_equal(GOOD, 0), "missing values are not supported yet. Got one with"),
-    "masked rows": ([np.ma.masked_equal(row, 0) for row in GOOD], "missing values are not supported yet. Got one with"),
+    "all zero": (np.zeros((4, 4)), "X must have a positive entry; got a matrix of zeros"),
+    "masked": (np.ma.masked_equal(GOOD, 0), "missing values are not supported yet; got one with"),
+    "masked rows": ([np.ma.masked_equal(row, 0) for row in GOOD], "missing values are not supported yet; got one with"),
 }
 
 BAD_ARGUMENTS = {
-    "rank 0": ({"rank": 0}, "rank must be an integer from 1 to 9, the smaller side of X 12 × 9. Got 0."),
-    "rank too large": ({"rank": 10}, "rank must be an integer from 1 to 9, the smaller side of X 12 × 9. Got 10."),
-    "rank float": ({"rank": 2.0}, "Got 2.0."),
-    "rank bool": ({"rank": True}, "Got True."),
-    "rank text": ({"rank": "2"}, "Got '2'."),
+    "rank 0": ({"rank": 0}, "rank must be an integer between 1 and min(m, n) = 9; got 0."),
+    "rank too large": ({"rank": 10}, "rank must be an integer between 1 and min(m, n) = 9; got 10."),
+    "rank float": ({"rank": 2.0}, "got 2.0."),
+    "rank bool": ({"rank": True}, "got True."),
+    "rank text": ({"rank": "2"}, "got '2'."),
     "unknown algorithm": (
         {"algorithm": "nmf"},
-        f"algorithm must be one of auto, {', '.join(ALGORITHMS)}, or a settings object",
+        f"algorithm must be one of auto, {', '.join(ALGORITHMS)}, an Algorithm such as",
     ),
-    "algorithm class": ({"algorithm": relunmd.ANMD}, "or a settings object such as relunmd.ANMD(beta0=0.9)"),
+    "algorithm class": ({"algorithm": relunmd.ANMD}, "an Algorithm such as relunmd.ANMD(beta0=0.9)"),
     "unknown init": ({"init": "zeros"}, f"init must be one of {', '.join(INITS)}"),
     "init shape": (
         {"init": (np.ones((12, 2)), np.ones((3, 9)))},
-        "W0 of shape (12, k) and H0 of shape (k, 9) with 1 ≤ k ≤ rank = 2. Got (12, 2) and (3, 9).",
+        "W0 of shape (12, k) and H0 of shape (k, 9) with 1 ≤ k ≤ rank = 2; got (12, 2) and (3, 9).",
     ),
     "init rank": ({"init": (np.ones((12, 3)), np.ones((3, 9)))}, "with 1 ≤ k ≤ rank = 2"),
-    "init rows": ({"init": (np.ones((11, 2)), np.ones((2, 9)))}, "Got (11, 2) and (2, 9)."),
+    "init rows": ({"init": (np.ones((11, 2)), np.ones((2, 9)))}, "got (11, 2) and (2, 9)."),
     "init nan": (
         {"init": (np.full((12, 2), np.nan), np.ones((2, 9)))},
-        "W0 of init must be finite. Got 24 entries that are not.",
+        "W0 of init must be finite; got 24 entries that are not.",
     ),
     "init complex": (
         {"init": (np.ones((12, 2)), np.ones((2, 9), complex))},
         "H0 of init must be a two-dimensional real array",
     ),
     "init 1-d": ({"init": (np.ones(12), np.ones((1, 9)))}, "W0 of init must be a two-dimensional real array"),
-    "init of another X": ({"init": relunmd.decompose(np.eye(5), 2, max_iter=1)}, "Got (5, 2) and (2, 5)."),
+    "init of another X": ({"init": relunmd.decompose(np.eye(5), 2, max_iter=1)}, "got (5, 2) and (2, 5)."),
     "tol negative": (
         {"tol": -1e-3},
-        "tol must be a number in [0, 1); 0 disables it. Got -0.001.",
+        "tol must be a number in [0, 1); 0 disables it; got -0.001.",
     ),
-    "tol None": ({"tol": None}, "tol must be a number in [0, 1); 0 disables it. Got None."),
-    "tol 1": ({"tol": 1}, "tol must be a number in [0, 1); 0 disables it. Got 1."),
-    "target above 1": ({"target_error": 1.5}, "target_error must be a number from 0 to 1, or None. Got 1.5."),
-    "target text": ({"target_error": "small"}, "Got 'small'."),
+    "tol None": ({"tol": None}, "tol must be a number in [0, 1); 0 disables it; got None."),
+    "tol 1": ({"tol": 1}, "tol must be a number in [0, 1); 0 disables it; got 1."),
+    "target above 1": ({"target_error": 1.5}, "target_error must be a number from 0 to 1, or None; got 1.5."),
+    "target text": ({"target_error": "small"}, "got 'small'."),
     "target nan": ({"target_error": np.nan}, "target_error must be a number from 0 to 1"),
-    "max_iter negative": ({"max_iter": -1}, "max_iter must be an integer of at least 0, or None. Got -1."),
-    "max_iter float": ({"max_iter": 10.5}, "max_iter must be an integer of at least 0, or None. Got 10.5."),
-    "max_time 0": ({"max_time": 0}, "max_time must be a positive number of seconds, or None. Got 0."),
+    "max_iter negative": ({"max_iter": -1}, "max_iter must be an integer of at least 0, or None; got -1."),
+    "max_iter float": ({"max_iter": 10.5}, "max_iter must be an integer of at least 0, or None; got 10.5."),
+    "max_time 0": ({"max_time": 0}, "max_time must be a positive number of seconds, or None; got 0."),
     "max_time beyond floats": (
         {"max_time": 10**400},
-        "max_time must be a positive number of seconds, or None. Got 1000",
+        "max_time must be a positive number of seconds, or None; got 1000",
     ),
-    "max_time negative": ({"max_time": -3}, "max_time must be a positive number of seconds, or None. Got -3."),
+    "max_time negative": ({"max_time": -3}, "max_time must be a positive number of seconds, or None; got -3."),
     "endless": (
         {"tol": 0, "max_iter": None},
-        "Nothing would ever stop the run: give target_error, tol, max_iter, max_time or a callback",
+        "The run would never stop: set target_error, tol, max_iter, max_time or a callback",
     ),
-    "dtype int": ({"dtype": "int64"}, "dtype must be float32, float64 or None. Got 'int64'."),
+    "dtype int": ({"dtype": "int64"}, "dtype must be float32, float64 or None; got 'int64'."),
     "dtype nonsense": ({"dtype": "single precision"}, "dtype must be float32, float64 or None"),
     "seed negative": ({"random_state": -1}, "random_state must be None, an integer of at least 0"),
-    "seed text": ({"random_state": "seed"}, "Got 'seed'."),
-    "callback": ({"callback": 3}, "callback must be a function of one argument, or None. Got 3."),
-    "n_jobs 0": ({"n_jobs": 0}, "n_jobs must be an integer other than 0, or None; -1 uses all cores. Got 0."),
-    "n_jobs array": ({"n_jobs": np.ones(2)}, "n_jobs must be an integer other than 0"),
+    "seed text": ({"random_state": "seed"}, "got 'seed'."),
+    "callback": ({"callback": 3}, "callback must be a function of one argument, or None; got 3."),
+    "n_jobs 0": ({"n_jobs": 0}, "n_jobs must be a nonzero integer or None (-1 uses all cores); got 0."),
+    "n_jobs array": ({"n_jobs": np.ones(2)}, "n_jobs must be a nonzero integer"),
     "algorithm array": ({"algorithm": np.ones(2)}, "algorithm must be one of"),
-    "n_jobs float": ({"n_jobs": 1.5}, "Got 1.5."),
+    "n_jobs float": ({"n_jobs": 1.5}, "got 1.5."),
 }
 
 BAD_SETTINGS = {
-    "beta": (lambda: relunmd.ThreeBlock(beta=1.0), "beta of ThreeBlock must be a number in [0, 1). Got 1.0."),
+    "beta": (lambda: relunmd.ThreeBlock(beta=1.0), "beta of ThreeBlock must be a number in [0, 1); got 1.0."),
     "beta0": (lambda: relunmd.ANMD(beta0=-0.1), "beta0 of ANMD must be a number in [0, 1)"),
     "alpha": (lambda: relunmd.ANaive(alpha="0.7"), "alpha of ANaive must be a number in [0, 1)"),
     "alpha of a-em": (lambda: relunmd.AEM(alpha=2), "alpha of AEM must be a number in [0, 1)"),
     "order": (lambda: relunmd.ANMD(gamma=1.01), "ANMD needs 1 < gamma_bar < gamma < eta"),
-    "gamma": (lambda: relunmd.ANMD(gamma="1.1"), "ANMD needs 1 < gamma_bar < gamma < eta"),
-    "c": (lambda: relunmd.ShiftedInit(c="half"), "c of ShiftedInit must be a positive number. Got 'half'."),
+    "gamma": (lambda: relunmd.ANMD(gamma="1.1"), "gamma of ANMD must be a number above 1; got"),
+    "c": (lambda: relunmd.ShiftedInit(c="half"), "c of ShiftedInit must be a positive number; got 'half'."),
     "steps": (lambda: relunmd.NuclearInit(steps=True), "steps of NuclearInit must be an integer of at least 0"),
-    "sweeps": (lambda: relunmd.EM(sweeps=0), "sweeps of EM must be an integer of at least 1. Got 0."),
+    "sweeps": (lambda: relunmd.EM(sweeps=0), "sweeps of EM must be an integer of at least 1; got 0."),
 }
 
 
@@ -181,7 +181,9 @@ def test_dtype_that_cannot_hold_the_data():
         (
             "naive",
             "nuclear",
-            f"These starts keep no such array: {', '.join(name for name, i in INITS.items() if not i.dense_arrays)}.",
+            "These initializations keep no such array: "
+            + ", ".join(name for name, i in INITS.items() if not i.dense_arrays)
+            + ".",
         ),
     ],
 )
@@ -256,7 +258,7 @@ def test_unknown_memory_is_logged_and_the_run_goes_on(monkeypatch, caplog):
     monkeypatch.setattr(memory, "available_bytes", lambda: None)
     with caplog.at_level(logging.INFO, "relunmd"):
         relunmd.decompose(GOOD, 2, "3b", max_iter=1)
-    assert "free memory of this system is unknown" in caplog.text
+    assert "available memory is unknown" in caplog.text
 
 
 def test_memory_of_this_machine_is_known():
@@ -361,7 +363,7 @@ def test_dtype_is_kept_or_as_asked():
 
 @pytest.mark.parametrize("needed", [1, 10**10])
 def test_keeping_dense_arrays_for_a_sparse_matrix_is_said(monkeypatch, caplog, needed):
-    monkeypatch.setattr(memory, "_WORTH_A_WARNING", 10**9 // needed)
+    monkeypatch.setattr(memory, "_WARN_FROM", 10**9 // needed)
     with caplog.at_level(logging.INFO, "relunmd"):
         relunmd.decompose(sparse.csr_array(GOOD), 2, "3b", max_iter=1)
     said = [

@@ -12,7 +12,7 @@ import relunmd
 from relunmd import ReLUNMD
 from relunmd.io import atomic
 from relunmd.io.archive import read_archive, write_archive
-from relunmd.loop.driver import FIRST_LEG
+from relunmd.loop.race import FIRST_ROUND
 from tests.conftest import synthetic
 
 
@@ -28,10 +28,10 @@ def test_of_three_starts_two_go_on():
         n_jobs=1,
         random_state=0,
         tol=0,
-        max_iter=FIRST_LEG + 2,
+        max_iter=FIRST_ROUND + 2,
         callback=lambda progress: made.append(progress.iteration),
     )
-    assert [made.count(FIRST_LEG + more) for more in (0, 1, 2)] == [3, 2, 2]
+    assert [made.count(FIRST_ROUND + more) for more in (0, 1, 2)] == [3, 2, 2]
 
 
 @pytest.mark.parametrize(("factor", "refused"), [(1.0, False), (1.06, True)])

@@ -29,9 +29,9 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import relunmd
 from relunmd import ReLUNMD, Status, datasets
+from relunmd.arguments import check_threads
 from relunmd.engine.matrix import StoredArray
 from relunmd.errors import FileError, InputError
-from relunmd.validation import check_threads
 from tests.conftest import needs_data, relative_error, synthetic
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -173,7 +173,7 @@ def test_a_fit_keeps_the_better_w_and_transform_finds_it(kind, density, rank):
 
 
 def test_with_more_rows_than_are_kept_a_fit_still_keeps_the_better_w(monkeypatch):
-    for module in ("rows", "estimator"):
+    for module in ("new_rows", "estimator"):
         monkeypatch.setattr(f"relunmd.{module}.spread", lambda count, *sizes: np.arange(0, count, 4))
     for seed in range(3):
         X = sparse_noise("binary", 0.08, seed)
@@ -367,7 +367,7 @@ def test_every_kind_of_x_gives_the_same(digits, tmp_path):
 def test_stored_arrays_of_other_widths_are_refused(digits, fitted, tmp_path):
     with h5py.File(tmp_path / "X.h5", "w") as file, pytest.raises(InputError) as caught:
         fitted.transform(file.create_dataset("X", data=digits[:, :10]))
-    assert "X must have the 64 features that ReLUNMD was fitted with. Got 10" in str(caught.value)
+    assert "X must have the 64 features that ReLUNMD was fitted with; got 10" in str(caught.value)
 
 
 def test_frames_and_names(digits):
@@ -415,7 +415,7 @@ def test_in_a_pipeline_and_a_grid(digits):
 
 
 def test_n_jobs_as_scikit_learn_counts_it(monkeypatch):
-    monkeypatch.setattr("relunmd.validation.usable_cores", lambda: 8)
+    monkeypatch.setattr("relunmd.arguments.usable_cores", lambda: 8)
     assert [check_threads(n) for n in (None, 1, 3, -1, -2, -8, -100)] == [1, 1, 3, 8, 7, 1, 1]
     assert check_threads(10**12) <= 64
     with joblib.parallel_config(n_jobs=4):
@@ -550,12 +550,12 @@ class TestPartialFit:
     ("settings", "message"),
     [
         ({"n_components": 0}, "n_components must be an integer from 1 to 12, the smaller of n_samples and n_features"),
-        ({"n_components": 13}, "Got n_components=13 with n_samples=20, n_features=12"),
-        ({"n_components": 2.0}, "Got n_components=2.0"),
+        ({"n_components": 13}, "got n_components=13 with n_samples=20, n_features=12"),
+        ({"n_components": 2.0}, "got n_components=2.0"),
         ({"algorithm": "svd"}, "algorithm must be one of auto, naive"),
         ({"init": "nowhere"}, "init must be one of"),
-        ({"ridge": -1}, "ridge must be a finite number of at least 0. Got -1"),
-        ({"transform_max_iter": 0}, "transform_max_iter must be an integer of at least 1. Got 0"),
+        ({"ridge": -1}, "ridge must be a finite number of at least 0; got -1"),
+        ({"transform_max_iter": 0}, "transform_max_iter must be an integer of at least 1; got 0"),
         ({"n_jobs": 0}, "n_jobs must be"),
         ({"n_starts": 0}, "n_starts must be"),
         ({"tol": -1}, "tol must be"),
@@ -613,7 +613,7 @@ def test_bad_input():
     with pytest.raises(ValueError, match="X must have a positive entry"):
         estimator.fit(0 * X)
     estimator.fit(X)
-    with pytest.raises(InputError, match=r"X must have 3 columns, one for each component. Got shape \(20, 12\)"):
+    with pytest.raises(InputError, match=r"X must have 3 columns, one for each component; got shape \(20, 12\)"):
         estimator.inverse_transform(X)
     assert not estimator.transform(0 * X).any()
     assert estimator.score(0 * X) == 0

@@ -6,106 +6,85 @@
 ((30, 10), (10, 30))
 """
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from relunmd.forks import imported
+from relunmd._registry import ALGORITHMS as _ALGORITHMS
+from relunmd.forks import imported as _imported
 
 if TYPE_CHECKING:
-    from relunmd.algorithm import (
-        AEM,
-        ANMD,
-        EM,
-        TSVD,
-        Algorithm,
-        ANaive,
-        Naive,
-        QuasiNewton,
-        State,
-        ThreeBlock,
-        ThreeBlockFactored,
-    )
-    from relunmd.api import algorithms, decompose, inits
-    from relunmd.comparison import Comparison, compare
-    from relunmd.errors import (
-        ClusterError,
-        FileError,
-        InputError,
-        InsufficientMemoryError,
-        MissingDependencyError,
-        RelunmdError,
-    )
-    from relunmd.estimator import ReLUNMD
-    from relunmd.init import Init, MeanCorrectedInit, NuclearInit, RandomInit, ShiftedInit, TSVDInit
-    from relunmd.loop.driver import Progress
-    from relunmd.new_rows import FittedRows, fit_rows
-    from relunmd.result import Decomposition, History, Status
+    from relunmd import comparison as comparison
+    from relunmd import datasets as datasets
+    from relunmd import plot as plot
+    from relunmd.algorithm import Algorithm as Algorithm
+    from relunmd.algorithm import DenseAlgorithm as DenseAlgorithm
+    from relunmd.algorithm import State as State
+    from relunmd.algorithm import look as look
+    from relunmd.algorithm import setting as setting
+    from relunmd.algorithm.aggressive import ANMD as ANMD
+    from relunmd.algorithm.em import AEM as AEM
+    from relunmd.algorithm.em import EM as EM
+    from relunmd.algorithm.naive import ANaive as ANaive
+    from relunmd.algorithm.naive import Naive as Naive
+    from relunmd.algorithm.quasi_newton import QuasiNewton as QuasiNewton
+    from relunmd.algorithm.three_block import ThreeBlock as ThreeBlock
+    from relunmd.algorithm.three_block_factored import ThreeBlockFactored as ThreeBlockFactored
+    from relunmd.algorithm.tsvd import TSVD as TSVD
+    from relunmd.api import algorithms as algorithms
+    from relunmd.api import decompose as decompose
+    from relunmd.api import inits as inits
+    from relunmd.comparison import Comparison as Comparison
+    from relunmd.comparison import compare as compare
+    from relunmd.errors import ClusterError as ClusterError
+    from relunmd.errors import FileError as FileError
+    from relunmd.errors import InputError as InputError
+    from relunmd.errors import InsufficientMemoryError as InsufficientMemoryError
+    from relunmd.errors import MissingDependencyError as MissingDependencyError
+    from relunmd.errors import RelunmdError as RelunmdError
+    from relunmd.estimator import ReLUNMD as ReLUNMD
+    from relunmd.init import Init as Init
+    from relunmd.init import MeanCorrectedInit as MeanCorrectedInit
+    from relunmd.init import NuclearInit as NuclearInit
+    from relunmd.init import RandomInit as RandomInit
+    from relunmd.init import ShiftedInit as ShiftedInit
+    from relunmd.init import TSVDInit as TSVDInit
+    from relunmd.loop.callback import Progress as Progress
+    from relunmd.new_rows import FittedRows as FittedRows
+    from relunmd.new_rows import fit_rows as fit_rows
+    from relunmd.result import Decomposition as Decomposition
+    from relunmd.result import History as History
+    from relunmd.result import Status as Status
 
     __version__: str
 
-__all__ = [
-    "AEM",
-    "ANMD",
-    "EM",
-    "TSVD",
-    "ANaive",
-    "Algorithm",
-    "ClusterError",
-    "Comparison",
-    "Decomposition",
-    "FileError",
-    "FittedRows",
-    "History",
-    "Init",
-    "InputError",
-    "InsufficientMemoryError",
-    "MeanCorrectedInit",
-    "MissingDependencyError",
-    "Naive",
-    "NuclearInit",
-    "Progress",
-    "QuasiNewton",
-    "RandomInit",
-    "ReLUNMD",
-    "RelunmdError",
-    "ShiftedInit",
-    "State",
-    "Status",
-    "TSVDInit",
-    "ThreeBlock",
-    "ThreeBlockFactored",
-    "__version__",
-    "algorithms",
-    "compare",
-    "decompose",
-    "fit_rows",
-    "inits",
-]
-
-_HOMES = {
-    "algorithm": "AEM ANMD EM TSVD Algorithm ANaive Naive QuasiNewton State ThreeBlock ThreeBlockFactored",
-    "api": "decompose inits algorithms",
+_NAMES = {
+    "": "comparison datasets plot",
+    "algorithm": "Algorithm DenseAlgorithm State look setting",
+    "api": "algorithms decompose inits",
+    "comparison": "Comparison compare",
     "errors": "ClusterError FileError InputError InsufficientMemoryError MissingDependencyError RelunmdError",
     "estimator": "ReLUNMD",
-    "comparison": "Comparison compare",
     "init": "Init MeanCorrectedInit NuclearInit RandomInit ShiftedInit TSVDInit",
-    "result": "Decomposition History Status",
+    "loop.callback": "Progress",
     "new_rows": "FittedRows fit_rows",
-    "loop.driver": "Progress",
+    "result": "Decomposition History Status",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
+for _place in _ALGORITHMS:
+    _module, _, _class = _place.partition(".")
+    _HOMES[_class] = f"algorithm.{_module}"
+
+__all__ = sorted([*_HOMES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
-    """What is asked for, from where it is: NumPy, numba and scikit-learn take a second to import."""
+    """Import what is asked for: NumPy, numba and scikit-learn take a second."""
     if name == "__version__":
         from importlib.metadata import version
 
         value: Any = version("relunmd")
-    elif name in _HOME_OF:
-        value = getattr(imported(f"{__name__}.{_HOME_OF[name]}"), name)
-    elif not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
-        return imported(f"{__name__}.{name}")
+    elif name in _HOMES:
+        home = _HOMES[name]
+        value = getattr(_imported(f"{__name__}.{home}"), name) if home else _imported(f"{__name__}.{name}")
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
@@ -113,4 +92,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return __all__

@@ -1,6 +1,6 @@
-"""The door: `decompose`, which checks what it is given, makes a start, runs the loop and hands back the result."""
+"""`decompose`: validate the arguments, build a problem, run the loop, return the result."""
 
-# Annotations as they are written, not as NumPy's unions: that is what help() shows.
+# Keep annotations as written, so that help() shows them and not NumPy's unions.
 from __future__ import annotations
 
 import logging
@@ -8,49 +8,51 @@ import numbers
 import os
 import time
 import zlib
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from relunmd.algorithm import ALGORITHMS, Algorithm
-from relunmd.engine.distributed import Chunks, ClusterSource, is_distributed
-from relunmd.init import INITS, Init, RandomInit
-from relunmd.loop.checkpoint import Checkpoint, Identity
-from relunmd.loop.driver import Callback, Clock, solve
-from relunmd.result import Decomposition
-from relunmd.validation import (
+from relunmd.arguments import (
     check_algorithm,
     check_callback,
     check_checkpoint,
+    check_count,
     check_dtype,
     check_init,
     check_limits,
-    check_memory,
     check_random_state,
     check_rank,
-    check_starts,
     check_threads,
-    executor_for,
-    make_problem,
-    opened,
 )
+from relunmd.engine.distributed import Chunks, ClusterSource, is_distributed
+from relunmd.engine.problem import Problem
+from relunmd.engine.problem_setup import executor_for, make_problem, opened
+from relunmd.init import INITS, Init, RandomInit
+from relunmd.loop.callback import Callback
+from relunmd.loop.checkpoint import Checkpoint, Identity
+from relunmd.loop.criteria import Clock
+from relunmd.loop.driver import solve
+from relunmd.memory_check import check_memory
+from relunmd.result import Decomposition
 
 __all__ = ["algorithms", "decompose", "inits"]
 
 log = logging.getLogger("relunmd")
 
-Start = str | Init | Decomposition | tuple[ArrayLike, ArrayLike]
+Initialization = str | Init | Decomposition | tuple[ArrayLike, ArrayLike]
+Method = Callable[..., Any]
 Seed = int | np.random.Generator | np.random.RandomState | None
 
 
 def decompose(
     X: ArrayLike,
     rank: int,
-    algorithm: str | Algorithm[Any] = "auto",
-    init: Start = "auto",
+    algorithm: str | Algorithm | Method = "auto",
+    init: Initialization = "auto",
     *,
     target_error: float | None = None,
     tol: float = 1e-4,
@@ -65,65 +67,75 @@ def decompose(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60,
 ) -> Decomposition:
-    """Find W (m×rank) and H (rank×n) with X ≈ max(0, WH).
+    """Find W and H with X ≈ max(0, WH).
 
     Parameters
     ----------
-    X : matrix of shape (m, n)
-        Nonnegative and finite, of any real dtype: an array or anything that becomes one (a list, a Pandas or
-        Polars frame), a memory map, a SciPy sparse matrix of any format, an HDF5 dataset or Zarr array, or a
-        group of these with CSR's members data, indices and indptr and an attribute shape. Never changed, never
-        converted or made dense as a whole. Or on Dask: an array in chunks of rows, NumPy's or SciPy's sparse ones, or
-        a list of delayed values or futures that are some rows each. Then the work is done where the rows are, on the
-        active client's cluster (see docs/scale.md).
-    rank : int from 1 to min(m, n)
-    algorithm : name or settings object
-        A name of `relunmd.algorithms()`, "auto", or for example ``relunmd.ANMD(beta0=0.9)``.
-    init : name, settings object, pair (W0, H0) or Decomposition
-        A name of `relunmd.inits()`. A pair or a result of smaller rank is filled up.
-    target_error : stop once the relative error ‖X − max(0, WH)‖/‖X‖ is at most this
-    tol : stop once the error has fallen by less than this fraction over 10 iterations; 0 turns it off
-    max_iter : most iterations; None for no limit
-    max_time : most seconds since the call
-        Looked at after every iteration: the start counts but is not cut short, an iteration begun is
-        finished, compilation does not count.
-    random_state : int, Generator, RandomState or None
+    X : {array-like, sparse matrix} of shape (m, n)
+        Nonnegative and finite, of any real dtype: a NumPy array or anything that converts to one (a list, a pandas or
+        Polars frame), a memory map, a SciPy sparse matrix of any format, an HDF5 dataset or Zarr array, or a group of
+        these with the members data, indices and indptr of CSR and an attribute shape. X is never changed and never
+        converted to dense as a whole. On Dask: an array in chunks of rows, of NumPy arrays or SciPy sparse matrices,
+        or a list of delayed values or futures with some rows each. Then the work is done where the rows are, on the
+        cluster of the active client (see docs/scale.md).
+    rank : int
+        Between 1 and min(m, n).
+    algorithm : str, Algorithm or callable, default="auto"
+        A name of `relunmd.algorithms()`, an algorithm with settings such as ``relunmd.ANMD(beta0=0.9)``, or a generator
+        function f(X, W, H) that yields W, H after every iteration (dense X on one machine, no checkpoint).
+    init : str, Init, tuple (W0, H0) or Decomposition, default="auto"
+        A name of `relunmd.inits()`, an initialization with settings, or initial factors. Factors of smaller rank are
+        extended.
+    target_error : float, optional
+        Stop when the relative error ‖X − max(0, WH)‖/‖X‖ is at most this.
+    tol : float, default=1e-4
+        Stop when the error has decreased by less than this fraction over 10 iterations; 0 disables it.
+    max_iter : int or None, default=1000
+        Maximum number of iterations; None for no limit.
+    max_time : float, optional
+        Maximum number of seconds since the call. It is checked after every iteration: the initialization counts but is
+        not cut short, an iteration is completed, compilation does not count.
+    random_state : int, Generator, RandomState or None, default=None
         The same integer gives the same bits, whatever `n_jobs` is.
-    dtype : float32 or float64
-        What to compute in; by default the dtype of X, and float64 for integers and booleans.
+    dtype : {float32, float64}, optional
+        Float type of the computation; by default that of X, and float64 for integers and booleans.
     n_jobs : int, optional
-        Number of threads; −1 for all cores, −2 for all but one. None is 1, or what `joblib.parallel_config` says. The
+        Number of threads; −1 for all cores, −2 for all but one. None is 1 unless `joblib.parallel_config` sets it. The
         workers of a cluster use the threads they have.
-    n_starts : how many starts to race
-        The first is `init`, the others are random. Each runs for 100 iterations, the better half for 200 more, and so
-        on until one is left. For small, hard problems: it takes that many times the memory of one run.
-    callback : called after the start and every iteration with a `Progress`
-        Returning True stops the run. With `n_starts` it is told of every start's iterations.
-    progress : show how it goes: on a terminal drawn anew, elsewhere as a line now and then
-    checkpoint : path of a file from which the run can go on
-        Written every so often, and at the end whatever ended the run; killed at any moment, it is whole. If it is
-        there and of the same run (X, rank, algorithm, settings, start, seed and dtype) the run goes on from it, with
-        the same bits as if it had never stopped; of another run it is refused. Limits may differ: a finished run with
-        a larger one goes on, `max_time` being that of all sittings together. (With several starts, those that were
-        dropped under a larger `tol` stay dropped.)
-    checkpoint_every : least number of seconds between two of them
+    n_starts : int, default=1
+        Number of initializations to race. The first is `init`, the others are random. Each runs for 100 iterations, the
+        better half for 200 more, and so on until one is left. For small, hard problems: it takes that many times the
+        memory of one run.
+    callback : callable, optional
+        Called after the initialization and after every iteration with a `Progress`. The run stops if it returns True.
+        With `n_starts` it is called for the iterations of every initialization.
+    progress : bool, default=False
+        Show progress: redrawn on a terminal, elsewhere a line now and then.
+    checkpoint : path-like, optional
+        File from which the run can be resumed. It is written atomically, every `checkpoint_every` seconds and at the
+        end, whatever ended the run. If it exists and belongs to the same run (X, rank, algorithm, settings,
+        initialization, seed and dtype), the run resumes from it with the same bits as if it had never stopped; a
+        checkpoint of another run raises InputError. Limits may differ: a finished run resumes with a larger one, and
+        `max_time` counts all sessions. (With several initializations, those dropped under a larger `tol` stay dropped.)
+    checkpoint_every : float, default=60
+        Minimum number of seconds between two checkpoints.
 
     Returns
     -------
     Decomposition
-        The best factors seen, also when a limit, a callback or Ctrl-C ended the run, or X could not be read any more;
+        The best factors seen, also when a limit, a callback or Ctrl-C ended the run, or X could no longer be read;
         `status` says which. (Ctrl-C before the first iteration, and a second Ctrl-C, raise KeyboardInterrupt.) If X
         is on Dask, W is a Dask array in the same chunks, which stays on the workers.
 
     Notes
     -----
-    Memory: X as it is, about 30 arrays like W and like H for "qn" (10 for "3b-factored"), and for each thread some
-    hundred rows; besides, what the algorithm keeps: four arrays of the size of X for "3b" and "a-nmd", one for "naive"
-    and "em", three for "a-naive" and "a-em", none for "qn", "3b-factored" and "tsvd". Two passes over X check it, five
-    make the default start; "qn", "3b-factored" and "3b" then make one pass an iteration, of 6mn·rank flops at most, and
-    "qn" about five more, once, to compare itself with the truncated SVD.
+    Memory: X as it is, about 30 arrays like W and H for "qn" (10 for "3b-factored"), and some hundred rows for each
+    thread; besides, what the algorithm keeps: four arrays of the size of X for "3b" and "a-nmd", one for "naive" and
+    "em", three for "a-naive" and "a-em", none for "qn", "3b-factored" and "tsvd". Two passes over X check it, five make
+    the default initialization; "qn", "3b-factored" and "3b" then make one pass an iteration, of at most 6mn·rank flops,
+    and "qn" about five more, once, to compare itself with the truncated SVD.
     A checkpoint is as large as what the algorithm keeps (half of it for "3b" and "a-nmd"); while it is written, in the
-    background, as much memory is taken again. Going on from one takes one pass more.
+    background, as much memory is taken again. Resuming takes one more pass.
 
     Examples
     --------
@@ -139,19 +151,16 @@ def decompose(
     """
     with ExitStack() as stack:
         A = stack.enter_context(opened(X))
-        float_type = check_dtype(dtype, A)
-        shape = A.shape
-        rank = check_rank(rank, shape)
+        float_type, rank = check_dtype(dtype, A), check_rank(rank, A.shape)
         method = check_algorithm(algorithm)
-        start = check_init(init, method, shape, rank, on_cluster=isinstance(A, ClusterSource))
-        count = check_starts(n_starts)
+        first = check_init(init, method, A.shape, rank, on_cluster=isinstance(A, ClusterSource))
+        n_starts = check_count(n_starts, "n_starts")
         callbacks = check_callback(callback)
         limits = check_limits(target_error, tol, max_iter, max_time, endless=bool(callbacks))
-        random = check_random_state(random_state)
-        threads = check_threads(n_jobs)
-        file = check_checkpoint(checkpoint, checkpoint_every)
-        check_memory(A, float_type, rank, method, start, count, checkpoint=file is not None)
-        starts = [start] + [RandomInit()] * (count - 1)
+        random, threads = check_random_state(random_state), check_threads(n_jobs)
+        file = check_checkpoint(checkpoint, checkpoint_every, method)
+        check_memory(A, float_type, rank, method, first, n_starts, checkpoint=file is not None)
+        inits = [first] + [RandomInit()] * (n_starts - 1)
         executor = executor_for(A, float_type, threads)
         executor.deadline = None if limits.max_time is None else time.perf_counter() + limits.max_time
         clock = Clock()
@@ -162,21 +171,11 @@ def decompose(
             from relunmd.loop.progress_display import ProgressDisplay  # rich is slow to import
 
             callbacks.append(stack.enter_context(ProgressDisplay(f"{method.name}, rank {rank}", limits)))
-        kept = None
+        saved = None
         if file is not None:
-            identity = Identity(
-                fingerprint=problem.fingerprint,
-                rank=rank,
-                dtype=str(float_type),
-                algorithm=method.name,
-                settings=asdict(method),
-                init=_facts_of(start),
-                n_starts=len(starts),
-                generator=type(random.bit_generator).__name__,
-                random_state=int(random_state) if isinstance(random_state, numbers.Integral) else None,
-            )
-            kept = Checkpoint(*file, identity)
-        outcome = solve(problem, method, starts, random, limits, clock, callbacks, kept)
+            seed = int(random_state) if isinstance(random_state, numbers.Integral) else None
+            saved = Checkpoint(*file, _identity(problem, method, inits, random, seed), executor.remove_other_rows)
+        outcome = solve(problem, method, inits, random, limits, clock, callbacks, saved)
         total = clock.seconds()
 
     log.info("%s: %s error %.6g", method.name, outcome.status.message, outcome.error)
@@ -189,10 +188,26 @@ def decompose(
         init_time=outcome.init_time,
         status=outcome.status,
         algorithm=method.name,
-        init=start.name,
-        settings=asdict(method),
+        init=first.name,
+        settings=method.settings(),
         history=outcome.history,
         fingerprint=problem.fingerprint,
+    )
+
+
+def _identity(
+    problem: Problem, method: Algorithm, inits: list[Init], random: np.random.Generator, seed: int | None
+) -> Identity:
+    return Identity(
+        fingerprint=problem.fingerprint,
+        rank=problem.rank,
+        dtype=str(problem.dtype),
+        algorithm=method.name,
+        settings=method.settings(),
+        init=_facts_of(inits[0]),
+        n_starts=len(inits),
+        generator=type(random.bit_generator).__name__,
+        random_state=seed,
     )
 
 

@@ -1,44 +1,31 @@
 """ReLUNMD: scikit-learn's contract on top of `decompose` and `fit_rows`.
 
-A fit ends with the row solve that `transform` does, with W of the iterations among its initial values: its objective is
-never above that of the iterations, and unless there are very many rows `fit_transform(X)` is the same as
-`fit(X).transform(X)`.
+A fit ends with the row solve of `transform`, with W of the iterations among its initial values: its objective is never
+above that of the iterations, and unless there are very many rows `fit_transform(X)` equals `fit(X).transform(X)`.
 """
 
 # Keep annotations as written, so that help() shows them and not NumPy's unions.
 from __future__ import annotations
 
 import logging
-import numbers
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from relunmd.algorithm import Algorithm
 from relunmd.algorithm.online import OnlineState
-from relunmd.api import Seed, Start, decompose
+from relunmd.api import Initialization, Seed, decompose
+from relunmd.arguments import check_algorithm, check_count, check_limits, check_ridge, check_threads
 from relunmd.engine.distributed import is_distributed
-from relunmd.engine.matrix import is_stored_array, is_stored_group, refuse_masked
+from relunmd.engine.matrix import is_stored_array, is_stored_group
+from relunmd.engine.problem_setup import opened
 from relunmd.engine.row_newton import spread
 from relunmd.errors import FileError, InputError
-from relunmd.new_rows import FittedRows, learn_rows, sampled_rows, solve_rows
+from relunmd.estimator_base import MatrixTransformer, shape_of
+from relunmd.new_rows import FittedRows, InitialRows, learn_rows, sampled_rows, solve_rows
 from relunmd.result import Decomposition, Status
-from relunmd.validation import (
-    check_algorithm,
-    check_limits,
-    check_matrix,
-    check_ridge,
-    check_steps,
-    check_threads,
-    opened,
-)
 
 __all__ = ["ReLUNMD"]
 
@@ -46,51 +33,47 @@ Array = NDArray[Any]
 log = logging.getLogger("relunmd")
 
 _FIRST_BATCH = 50
-"""Iterations on the first batch of `partial_fit`.
-
-20 left MNIST 3 % worse after a pass than 1000, and 200 left kos 4 % worse than 20.
-"""
+"""Iterations on the first batch of `partial_fit`: 20 left MNIST 3 % worse than 1000, 200 left kos 4 % worse than 20."""
 
 
-class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class ReLUNMD(MatrixTransformer):
     """ReLU nonlinear matrix decomposition, X ≈ max(0, WH), as a scikit-learn transformer.
 
-    H is `components_`; `transform` finds the W of any rows. Where TruncatedSVD and NMF have to spend components on
-    making zeros come out as zeros, here any negative number will do: at equal rank sparse nonnegative X is represented
-    far better.
+    H is `components_`; `transform` finds W for any rows. TruncatedSVD and NMF spend components on reproducing zeros;
+    here any negative entry of WH reproduces a zero, so at equal rank sparse nonnegative X is represented far better.
 
     Parameters
     ----------
     n_components : int, default=2
-        The rank, from 1 to min(n_samples, n_features).
-    algorithm : str or settings object, default="auto"
-        A name of `relunmd.algorithms()`, or for example ``relunmd.QuasiNewton(memory=20)``.
-    init : str, settings object, pair (W0, H0) or Decomposition, default="auto"
-        Where to start from; see `relunmd.inits()`.
+        The rank, between 1 and min(n_samples, n_features).
+    algorithm : str, Algorithm or callable, default="auto"
+        A name of `relunmd.algorithms()`, or an algorithm such as ``relunmd.QuasiNewton(memory=20)``; see `decompose`.
+    init : str, Init, tuple (W0, H0) or Decomposition, default="auto"
+        The initialization; see `relunmd.inits()`.
     tol : float, default=1e-4
-        Stop once the error has fallen by less than this fraction over 10 iterations; 0 turns it off.
+        Stop when the error has decreased by less than this fraction over 10 iterations; 0 disables it.
     max_iter : int or None, default=1000
-        Most iterations.
+        Maximum number of iterations.
     max_time : float or None, default=None
-        Most seconds for the iterations and the start; the row solve at the end is not cut short.
+        Maximum number of seconds for initialization and iterations; the row solve at the end is not cut short.
     target_error : float or None, default=None
-        Stop once the relative error is at most this.
+        Stop when the relative error is at most this.
     ridge : float, default=0.0
         Adds ridge·‖X‖·(‖W‖² + ‖H‖²) to the squared error, for "qn" and "3b-factored"; in `transform` ridge·‖X‖·‖w‖² for
-        each row, ‖X‖ being that of all rows it was fitted to. What comes back is the best error seen, so that much more
-        than 0.01 is of little use.
+        each row, with ‖X‖ of the training data. The point with the best error is returned, so values well above 0.01
+        are of little use.
     transform_max_iter : int, default=100
-        Most Newton steps for a row in `transform`; some ten are enough as a rule.
+        Maximum number of Newton steps for a row in `transform`; about ten are usually enough.
     random_state : int, RandomState, Generator or None, default=None
         The same integer gives the same bits, whatever `n_jobs` is.
     n_jobs : int or None, default=None
-        Number of threads; −1 for all cores, −2 for all but one. None is 1, or what `joblib.parallel_config` says.
+        Number of threads; −1 for all cores, −2 for all but one. None is 1 unless `joblib.parallel_config` sets it.
     n_starts : int, default=1
-        How many starts to race; see `decompose`.
+        Number of initializations to race; see `decompose`.
     warm_start : bool, default=False
-        Whether `fit` begins with the components of the last fit, filled up if there are to be more.
+        Whether `fit` starts from the components of the last fit, extended if `n_components` is larger.
     verbose : bool or int, default=0
-        Whether to show a line of progress on the terminal.
+        Whether to show progress.
 
     Attributes
     ----------
@@ -99,19 +82,19 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_components_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if X has names of strings for all features.
+        Only if all features of X have names that are strings.
     n_iter_ : int
-        Iterations of the fit, and one more for each further batch; of the first batch of `partial_fit` 1.
+        Iterations of the fit, plus one for each further batch; 1 after the first batch of `partial_fit`.
     reconstruction_err_ : float
-        Frobenius norm ‖X − max(0, WH)‖ of the training data, W being what `fit_transform` returns.
+        Frobenius norm ‖X − max(0, WH)‖ of the training data, with W as `fit_transform` returns it.
     error_ : float
-        The same relative to ‖X‖. (After `partial_fit` both are of the last batch, before it was learnt from.)
+        The same relative to ‖X‖. (After `partial_fit` both are of the last batch, before the update of H.)
     history_ : History
-        The course of the fit: iteration, time, error, passes. Not after `partial_fit`.
+        Iteration, time, error and passes of the fit. Not after `partial_fit`.
     status_ : Status
         Why the fit ended. Not after `partial_fit`.
     n_samples_seen_ : int
-        Rows that were learnt from.
+        Number of rows used so far.
 
     Notes
     -----
@@ -143,8 +126,8 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self,
         n_components: int = 2,
         *,
-        algorithm: str | Algorithm[Any] = "auto",
-        init: Start = "auto",
+        algorithm: str | Algorithm = "auto",
+        init: Initialization = "auto",
         tol: float = 1e-4,
         max_iter: int | None = 1000,
         max_time: float | None = None,
@@ -177,47 +160,47 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : matrix of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Nonnegative: an array, a frame, a sparse matrix, a memory map, an HDF5 or Zarr array, or a Dask array in
             chunks of rows (then W of `fit_transform` and `transform` is one too). Never changed.
-        y : ignored
+        y : Ignored
 
         Returns
         -------
-        self
+        self : ReLUNMD
         """
         self._fit(X)
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> Array:
-        """Find H for X, and return W: as ``fit(X).transform(X)``, without the second row solve.
+        """Find H for X and return W, as ``fit(X).transform(X)`` without the second row solve.
 
         Parameters
         ----------
-        X : matrix of shape (n_samples, n_features)
-        y : ignored
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : Ignored
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components)
+        W : ndarray of shape (n_samples, n_components)
         """
         return self._fit(X).W
 
     def transform(self, X: Any) -> Array:
-        """The rows W with the least ‖X − max(0, W·components_)‖, each found on its own.
+        """Find W that minimizes ‖X − max(0, W·components_)‖, each row on its own.
 
         Parameters
         ----------
-        X : matrix of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components)
+        W : ndarray of shape (n_samples, n_components)
         """
         return self._transformed(X).W
 
     def inverse_transform(self, X: Any) -> Array:
-        """max(0, W·components_).
+        """Return max(0, W·components_).
 
         Parameters
         ----------
@@ -226,16 +209,16 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_features); that is also the memory it takes. Of a Dask array one that is not
-        computed yet.
+        X : ndarray of shape (n_samples, n_features)
+            For a Dask array W, a Dask array that is not computed yet.
         """
         check_is_fitted(self, "components_")
         on_dask = is_distributed(X)
         if on_dask and isinstance(X, list | tuple):
-            raise InputError("inverse_transform takes W as an array, NumPy's or Dask's. Got a list of parts on Dask.")
+            raise InputError("inverse_transform needs W as a NumPy or Dask array; got a list of parts on Dask.")
         W = X if on_dask else check_array(X, accept_sparse=True, dtype=[np.float64, np.float32], input_name="X")
         if W.ndim != 2 or W.shape[1] != self.n_components_:
-            raise InputError(f"X must have {self.n_components_} columns, one for each component. Got shape {W.shape}.")
+            raise InputError(f"X must have {self.n_components_} columns, one for each component; got shape {W.shape}.")
         if on_dask:
             later: Array = np.maximum(W @ self.components_, 0)
             return later
@@ -244,35 +227,36 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return Theta
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Minus the relative error ‖X − max(0, WH)‖ / ‖X‖ with W = transform(X): greater is better, 0 is exact.
+        """Return minus the relative error ‖X − max(0, WH)‖ / ‖X‖ with W = transform(X): greater is better.
 
         Parameters
         ----------
-        X : matrix of shape (n_samples, n_features)
-        y : ignored
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : Ignored
 
         Returns
         -------
-        float from −1 to 0
+        score : float
+            Between −1 and 0.
         """
         return -self._transformed(X).error
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Learn from some more rows, without keeping them.
+        """Update H with a batch of rows, without keeping them.
 
-        The first batch is fitted as `fit` would, for at most 50 iterations; each further one is one Newton step for H
+        The first batch is fitted as in `fit`, for at most 50 iterations; each further one is one Newton step for H
         (`relunmd.algorithm.online`). Several passes over the data, in any order, improve it further. After `fit` it
-        goes on from there.
+        continues from the fitted H.
 
         Parameters
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
-            The first must have at least n_components rows; some hundred at a time are well spent.
-        y : ignored
+            The first batch must have at least n_components rows; some hundred rows are a good size.
+        y : Ignored
 
         Returns
         -------
-        self
+        self : ReLUNMD
 
         Notes
         -----
@@ -292,22 +276,19 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         fitted = hasattr(self, "components_")
         if is_stored_group(X) or is_distributed(X):
             what = "X on Dask" if is_distributed(X) else "a group of stored arrays"
-            raise InputError(f"partial_fit takes rows in memory. Got {what}; slice it into batches.")
+            raise InputError(f"partial_fit needs rows in memory; got {what}. Slice it into batches.")
         A = self._validated(X[...] if is_stored_array(X) else X, reset=not fitted)
-        ridge = self._ridge()
+        ridge = getattr(self._method(), "ridge", 0.0)
         if not fitted:
             self._first_batch(A)
             return self
         if self.n_components != self.n_components_:
-            raise InputError(
-                f"n_components must stay what it was in the first fit, {self.n_components_}. "
-                f"Got {self.n_components!r}; to begin anew, use fit or a clone."
-            )
+            raise InputError(f"n_components must stay {self.n_components_}; got {self.n_components!r}. Use fit again.")
         state, found = learn_rows(
             A,
             self._online,
             ridge=ridge,
-            max_iter=check_steps(self.transform_max_iter, "transform_max_iter"),
+            max_iter=check_count(self.transform_max_iter, "transform_max_iter"),
             dtype=self.components_.dtype,
             n_threads=check_threads(self.n_jobs),
             known=self._known,
@@ -317,22 +298,11 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._warn_of_rows(found)
         return self
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.positive_only = True
-        tags.input_tags.sparse = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.n_components_)
-
     def _fit(self, X: Any) -> FittedRows:
         with self._opened(X, reset=True) as A:
-            shape = _shape(A)
+            shape = shape_of(A)
             self._check_rank(shape)
-            d, found = self._fitted(A, self._start(A, shape), self.max_iter)
+            d, found = self._fitted(A, self._initial(A, shape), self.max_iter)
         self.history_ = d.history
         self.status_ = d.status
         self._warn_of_the_end(d, found)
@@ -347,11 +317,28 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.n_iter_ = 1
         self._warn_of_rows(found)
 
-    def _fitted(self, A: Any, init: Start, max_iter: int | None) -> tuple[Decomposition, FittedRows]:
-        """The iterations, and the rows as `transform` would find them; nothing is kept if one of them fails."""
-        check_steps(self.transform_max_iter, "transform_max_iter")
-        d = self._decomposed(A, init, max_iter)
-        if d.status is Status.INTERRUPTED:  # A grid search must end with the fit that Ctrl-C ended.
+    def _fitted(self, A: Any, init: Initialization, max_iter: int | None) -> tuple[Decomposition, FittedRows]:
+        """The iterations, and the rows as `transform` finds them; nothing is stored if one of them fails."""
+        check_count(self.transform_max_iter, "transform_max_iter")
+        limits: dict[str, Any] = {
+            "target_error": self.target_error,
+            "tol": self.tol,
+            "max_iter": max_iter,
+            "max_time": self.max_time,
+        }
+        d = decompose(
+            A,
+            self.n_components,
+            self._method(),
+            init,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            n_starts=self.n_starts,
+            progress=bool(self.verbose),
+            target_error=self.target_error,
+            **limits,
+        )
+        if d.status is Status.INTERRUPTED:  # Ctrl-C must end a grid search too.
             raise KeyboardInterrupt
         if d.status is Status.READ_FAILED:
             raise FileError(f"X could not be read after iteration {d.n_iter}; the log has the reason.")
@@ -359,13 +346,13 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         known = sampled_rows(d.W, d.H)
         W0 = None if len(spread(len(d.W), *d.H.shape)) == len(d.W) else d.W
         checksum = "" if d.fingerprint is None else d.fingerprint.checksum
-        found = self._rows(A, d.H, self._row_penalty(norm), known, W0, checksum)
+        found = self._rows(A, d.H, self._row_penalty(norm), InitialRows(known, W0, checksum))
         self._keep(OnlineState.after(d.H, found.W, found.shares, found.norm), found, d.n_iter)
         self._known = known
         return d, found
 
     def _keep(self, state: OnlineState, found: FittedRows, n_iter: int) -> None:
-        """What a fit, or one more batch, has led to."""
+        """Store the result of a fit or of a batch."""
         self._online = state
         self._penalty = self._row_penalty(state.norm)
         self.components_ = state.H
@@ -374,124 +361,40 @@ class ReLUNMD(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.n_iter_ = n_iter
         self.error_ = found.error
         self.reconstruction_err_ = found.error * found.norm
-        for name in ("history_", "status_"):  # Those of an earlier fit.
+        for name in ("history_", "status_"):
             if hasattr(self, name):
                 delattr(self, name)
 
-    def _decomposed(self, A: Any, init: Start, max_iter: int | None) -> Decomposition:
-        return decompose(
-            A,
-            self.n_components,
-            self._method(),
-            init,
-            target_error=self.target_error,
-            tol=self.tol,
-            max_iter=max_iter,
-            max_time=self.max_time,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-            n_starts=self.n_starts,
-            progress=bool(self.verbose),
-        )
-
-    def _start(self, A: Any, shape: tuple[int, int]) -> Start:
-        """`init`, or with `warm_start` what the last fit found, with the rows that fit to it."""
+    def _initial(self, A: Any, shape: tuple[int, int]) -> Initialization:
+        """`init`, or with `warm_start` the last H and the rows for it."""
         H = getattr(self, "components_", None)
         if not self.warm_start or H is None:
             return self.init
         if H.shape[1] != shape[1] or len(H) > self.n_components:
             wanted = self.n_components, shape[1]
-            log.info("warm_start: the components are %s and are to be %s; starting anew", H.shape, wanted)
+            log.info("warm_start ignored: the last components have shape %s, not %s", H.shape, wanted)
             return self.init
-        return self._rows(A, H, self._penalty, self._known).W, H
+        return self._rows(A, H, self._penalty, InitialRows(self._known)).W, H
 
-    def _rows(self, A: Any, H: Array, penalty: float, known: Array, W0: Any = None, checksum: str = "") -> FittedRows:
-        steps = check_steps(self.transform_max_iter, "transform_max_iter")
+    def _rows(self, A: Any, H: Array, penalty: float, initial: InitialRows) -> FittedRows:
+        steps = check_count(self.transform_max_iter, "transform_max_iter")
         with opened(A) as source:
-            return solve_rows(source, H, penalty, steps, n_jobs=self.n_jobs, known=known, W0=W0, checksum=checksum)
+            return solve_rows(source, H, penalty, steps, n_jobs=self.n_jobs, initial=initial)
 
     def _transformed(self, X: Any) -> FittedRows:
         check_is_fitted(self, "components_")
         with self._opened(X, reset=False) as A:
-            found = self._rows(A, self.components_, self._penalty, self._known)
+            found = self._rows(A, self.components_, self._penalty, InitialRows(self._known))
         self._warn_of_rows(found)
         return found
 
-    def _warn_of_the_end(self, d: Decomposition, found: FittedRows) -> None:
-        if d.status is Status.FAILED:
-            warnings.warn(d.message, RuntimeWarning, stacklevel=4)
-        exact = found.error <= 100 * np.finfo(d.H.dtype).eps
-        if d.status in (Status.MAX_ITER, Status.MAX_TIME) and self.tol > 0 and not exact:
-            limit = d.status.name.lower()
-            warnings.warn(
-                f"The fit was ended by {limit}={getattr(self, limit)} before the error, now {found.error:.6g}, stopped "
-                f"improving. Increase {limit}, or tol (now {self.tol}); tol=0 says that the limit is what you want.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    def _warn_of_rows(self, found: FittedRows) -> None:
-        if found.limited:
-            warnings.warn(
-                f"{found.limited} of {len(found.W)} rows had not converged after transform_max_iter="
-                f"{self.transform_max_iter} Newton steps. Give it more.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    def _method(self) -> Algorithm[Any]:
-        """The algorithm, with the estimator's ridge."""
+    def _method(self) -> Algorithm:
+        """The algorithm with the ridge of the estimator."""
         return check_ridge(check_algorithm(self.algorithm), self.ridge)
 
-    def _ridge(self) -> float:
-        return float(getattr(self._method(), "ridge", 0.0))
-
     def _row_penalty(self, norm: float) -> float:
-        """The weight of ‖w‖² beside the squared error of a row, given ‖X‖ of all rows."""
-        ridge = self._ridge()
+        """The weight of ‖w‖² in the objective of a row, given ‖X‖ of all rows."""
+        ridge = getattr(self._method(), "ridge", 0.0)
         if ridge and not np.isfinite(norm):
-            raise InputError(f"ridge needs a finite ‖X‖ in float64. Got {norm}; divide X by a large number first.")
+            raise InputError(f"ridge needs a finite ‖X‖ in float64; got {norm}. Divide X by a large number first.")
         return ridge * norm if ridge else 0.0
-
-    def _check_rank(self, shape: tuple[int, int]) -> None:
-        rank, most = self.n_components, min(shape)
-        if isinstance(rank, bool) or not isinstance(rank, numbers.Integral) or not 1 <= int(rank) <= most:
-            raise InputError(
-                f"n_components must be an integer from 1 to {most}, the smaller of n_samples and n_features. Got "
-                f"n_components={rank!r} with n_samples={shape[0]}, n_features={shape[1]}."
-            )
-
-    @contextmanager
-    def _opened(self, X: Any, reset: bool) -> Iterator[Any]:
-        """X validated; on a cluster it is opened once for all that is to be done with it."""
-        if not is_distributed(X):
-            yield self._validated(X, reset)
-            return
-        with opened(X) as source:
-            self._check_features(source.shape[1], reset)
-            yield source
-
-    def _check_features(self, n_features: int, reset: bool) -> None:
-        if reset:
-            self.n_features_in_ = n_features
-            if hasattr(self, "feature_names_in_"):  # Those of an earlier fit.
-                del self.feature_names_in_
-        elif n_features != self.n_features_in_:
-            raise InputError(
-                f"X must have the {self.n_features_in_} features that {type(self).__name__} was fitted with. "
-                f"Got {n_features}."
-            )
-
-    def _validated(self, X: Any, reset: bool) -> Any:
-        """X as scikit-learn checks it, in its own dtype; what is stored elsewhere is not loaded for that."""
-        refuse_masked(X)
-        if is_stored_array(X) or is_stored_group(X):
-            self._check_features(check_matrix(X).shape[1], reset)
-            return X
-        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_non_negative=True)
-
-
-def _shape(A: Any) -> tuple[int, int]:
-    """The shape of what was validated; a stored group has none of its own."""
-    shape: tuple[int, int] = A.shape if hasattr(A, "shape") else check_matrix(A).shape
-    return shape

@@ -1,7 +1,7 @@
-"""What a fork waits for: imports on first use, and locks that other threads may hold.
+"""Safe forks: a fork waits for lazy imports and for locks that other threads hold.
 
-The child of a fork has the locks of all threads but only one thread. A lock that another thread held, be it that of an
-import, stays locked there, and whoever needs it waits forever.
+The child of a fork has the locks of all threads but only one thread. A lock that another thread held, including that of
+an import, would stay locked in the child forever.
 """
 
 import concurrent.futures.thread  # noqa: F401 (see the end of this file)
@@ -19,20 +19,20 @@ __all__ = ["fork_lock", "imported"]
 _LONGEST_IMPORT = 60.0
 _CHANGED = threading.Condition()
 _IMPORTING: list[int] = []
-"""The threads that import at present, as often as they do."""
+"""The threads that are importing, once for each import."""
 _LOCKS: list[tuple[Any, Callable[[], object]]] = []
 _HELD: list[tuple[Any, Callable[[], object]]] = []
-"""The locks that a fork holds at present."""
+"""The locks that the current fork holds."""
 
 
 def imported(name: str) -> ModuleType:
-    """Import a module; a fork by another thread waits until that is done."""
+    """Import a module; a fork by another thread waits for it."""
     with _counted():
         return import_module(name)
 
 
 def fork_lock(in_child: Callable[[], object] = lambda: None) -> Any:
-    """A reentrant lock that nobody else holds during a fork.
+    """Return a reentrant lock that no other thread holds during a fork.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def _counted() -> Iterator[None]:
 
 
 def _before_fork() -> None:
-    """Wait for the imports of other threads, let none begin until the process is forked, and take the locks."""
+    """Wait for the imports of other threads, block new ones, and acquire the locks."""
     _CHANGED.acquire()
     _CHANGED.wait_for(lambda: set(_IMPORTING) <= {threading.get_ident()}, _LONGEST_IMPORT)
     _HELD[:] = _LOCKS
@@ -77,8 +77,8 @@ def _after_fork(in_child: bool) -> None:
     _CHANGED.release()
 
 
-# Functions to be called before a fork are called in reverse order. The modules that are imported above have some that
-# take locks which imports need: theirs must be registered first.
+# Functions to be called before a fork are called in reverse order. Those of the modules imported above acquire locks
+# that imports need, and must be registered first.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_before_fork,

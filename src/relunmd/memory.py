@@ -1,7 +1,6 @@
-"""How much memory there is, asked before anything large is allocated.
+"""Available memory, which is checked before large allocations.
 
-No dependency is worth this one number: Linux tells it in two files (the machine's and the
-container's), other systems tell the total, and where nothing tells it we say so in the log.
+Linux reports it in two files, for the machine and for the container. Elsewhere the total is used if it is known.
 """
 
 import logging
@@ -16,13 +15,13 @@ log = logging.getLogger("relunmd")
 
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
-_WORTH_A_WARNING = 10**9
+_WARN_FROM = 10**9
 
 
 def available_bytes() -> int | None:
-    """Bytes that can be allocated without swapping, or None where the system does not tell."""
+    """Return the bytes that can be allocated without swapping, or None if unknown."""
     known = [found for found in (_machine_bytes(), _container_bytes()) if found is not None]
-    return min(known) if known else None
+    return min(known, default=None)
 
 
 def _machine_bytes() -> int | None:
@@ -34,7 +33,7 @@ def _machine_bytes() -> int | None:
         pass
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # Windows has no sysconf
+    except (AttributeError, OSError, ValueError):  # Windows has no sysconf.
         return None
 
 
@@ -44,7 +43,7 @@ def _container_bytes() -> int | None:
         if limit == "max":
             return None
         used = int((_CGROUP / "memory.current").read_text())
-        # Files that were read count as used, but make room when it is needed.
+        # The page cache counts as used, but is freed when memory is needed.
         statistics = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
         return max(0, int(limit) - used + int(statistics.get("inactive_file", 0)))
     except (OSError, ValueError):
@@ -52,7 +51,7 @@ def _container_bytes() -> int | None:
 
 
 def human_bytes(count: float) -> str:
-    """Write a number of bytes for people.
+    """Return a number of bytes with a unit.
 
     >>> human_bytes(4_567_890_000)
     '4.57 GB'
@@ -65,17 +64,28 @@ def human_bytes(count: float) -> str:
 
 
 def require(needed: int, what: str, remedy: str, warn: bool = False) -> None:
-    """Raise InsufficientMemoryError if `needed` bytes are not there; if they are, `warn` logs that they are taken."""
+    """Raise InsufficientMemoryError if `needed` bytes are not available.
+
+    Parameters
+    ----------
+    needed : int
+        Bytes to be allocated.
+    what : str
+        What needs them, for the message.
+    remedy : str
+        A sentence that says what to do.
+    warn : bool, default=False
+        Whether to log the amount if it is available.
+    """
     available = available_bytes()
     if available is None:
-        log.info("The free memory of this system is unknown; %s takes %s", what, human_bytes(needed))
+        log.info("The available memory is unknown; %s takes %s", what, human_bytes(needed))
         return
     if needed > available:
         raise InsufficientMemoryError(
             f"{what} would take {human_bytes(needed)} of memory and {human_bytes(available)} is free. {remedy}"
         )
     if warn:
-        level = logging.WARNING if needed > _WORTH_A_WARNING else logging.INFO
-        log.log(
-            level, "%s takes %s of memory, of %s free. %s", what, human_bytes(needed), human_bytes(available), remedy
-        )
+        level = logging.WARNING if needed > _WARN_FROM else logging.INFO
+        sizes = human_bytes(needed), human_bytes(available)
+        log.log(level, "%s takes %s of memory, of %s free. %s", what, *sizes, remedy)

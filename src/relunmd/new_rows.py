@@ -1,4 +1,4 @@
-"""Rows when H is known: `fit_rows` finds their W, `learn_rows` improves H by them."""
+"""New rows for a known H: `fit_rows` finds their W, `learn_rows` improves H with them."""
 
 # Keep annotations as written, so that help() shows them and not NumPy's unions.
 from __future__ import annotations
@@ -15,27 +15,17 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 from relunmd.algorithm.online import OnlineState, online_step
+from relunmd.arguments import check_candidates, check_components, check_count, check_dtype, check_penalty, check_threads
 from relunmd.engine import row_newton
 from relunmd.engine.distributed import fetched
 from relunmd.engine.executor import RowsLostError
 from relunmd.engine.matrix import Source
 from relunmd.engine.problem import Problem
+from relunmd.engine.problem_setup import check_matrix, executor_for, make_problem, opened
 from relunmd.engine.row_newton import known_rows, spread
 from relunmd.errors import FileError
-from relunmd.validation import (
-    check_candidates,
-    check_components,
-    check_dtype,
-    check_matrix,
-    check_penalty,
-    check_steps,
-    check_threads,
-    executor_for,
-    make_problem,
-    opened,
-)
 
-__all__ = ["FittedRows", "fit_rows", "learn_rows", "sampled_rows", "solve_rows"]
+__all__ = ["FittedRows", "InitialRows", "fit_rows", "learn_rows", "sampled_rows", "solve_rows"]
 
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
@@ -48,11 +38,16 @@ class FittedRows:
     Attributes
     ----------
     W : ndarray of shape (m, r)
-    error : ‖X − max(0, WH)‖ / ‖X‖, of all rows together; 0 if X is all zero
-    row_errors : the same for each row, of shape (m,)
-    norm : ‖X‖
-    shares : the share of positive entries of each column of WH, of shape (n,)
-    limited : how many rows had not converged when `max_iter` was reached
+    error : float
+        ‖X − max(0, WH)‖ / ‖X‖ of all rows together; 0 if X is all zero.
+    row_errors : ndarray of shape (m,)
+        The same for each row.
+    norm : float
+        ‖X‖.
+    shares : ndarray of shape (n,)
+        The share of positive entries in each column of WH.
+    limited : int
+        Number of rows that had not converged when `max_iter` was reached.
     """
 
     W: Array
@@ -119,12 +114,22 @@ def fit_rows(
         known = None
         if candidates is not None:
             known = sampled_rows(check_candidates(fetched(candidates), len(components)), components)
-        return solve_rows(A, components, penalty, max_iter, dtype, n_jobs, known)
+        return solve_rows(A, components, penalty, max_iter, dtype, n_jobs, InitialRows(known))
 
 
 def sampled_rows(W: Any, H: Array) -> Array:
-    """Rows of W, not too many of them, in the form in which `solve_rows` takes known rows."""
+    """Return some rows of W in the form of `InitialRows.known`."""
     return known_rows(fetched(W[spread(len(W), *H.shape)]), H)
+
+
+@dataclass(frozen=True)
+class InitialRows:
+    """Initial values of a row solve: known rows as `sampled_rows` returns them, and W0 for the rows of X themselves."""
+
+    known: Array | None = None
+    W0: Any = None
+    checksum: str = ""
+    """Checksum that X must have, if it is known."""
 
 
 def solve_rows(
@@ -134,22 +139,19 @@ def solve_rows(
     max_iter: int,
     dtype: DTypeLike | None = None,
     n_jobs: int | None = None,
-    known: Array | None = None,
-    W0: Any = None,
-    checksum: str = "",
+    initial: InitialRows | None = None,
 ) -> FittedRows:
-    """`fit_rows` with what `sampled_rows` returns for this H, and with an initial W0 for the rows of X themselves.
-
-    Raises FileError if X has another checksum than the one that is given.
-    """
-    strength, steps = check_penalty(penalty), check_steps(max_iter)
+    """`fit_rows` for an open X, with initial values; raise FileError if X has another checksum than the given one."""
+    initial = InitialRows() if initial is None else initial
+    strength, steps = check_penalty(penalty), check_count(max_iter, "max_iter")
     with _problem(X, check_dtype(dtype, X), len(H), check_threads(n_jobs)) as problem:
-        if checksum and checksum != problem.facts.checksum:
+        if initial.checksum and initial.checksum != problem.facts.checksum:
             raise FileError("X changed between the iterations and the fit of its rows. Was its file overwritten?")
         while True:
             try:
+                W0 = initial.W0
                 placed = None if W0 is None else problem.executor.placed(problem.matrix, W0)
-                return _in_units(problem, row_newton.fit_rows(problem, H, strength, steps, known, placed))
+                return _in_units(problem, row_newton.fit_rows(problem, H, strength, steps, initial.known, placed))
             except RowsLostError as reason:
                 log.warning("%s. Restarting the row fit", reason)
 
@@ -184,10 +186,10 @@ def learn_rows(
     n_threads: int,
     known: Array | None = None,
 ) -> tuple[OnlineState, FittedRows]:
-    """The state after a batch X of rows (an array, or sparse), and what `fit_rows` found with the H before it.
+    """Return the state after a batch X of rows (dense or sparse), and the row fit with the H before it.
 
-    `known` is what `sampled_rows` returns for that H. Rows of zeros say nothing of H; a batch of nothing else is
-    counted only. The ridge's ‖X‖ is that of all rows so far, and H's term has this batch's share of it.
+    `known` is what `sampled_rows` returns for that H. A batch of zeros is counted but does not change H. ‖X‖ of the
+    ridge is that of all rows so far.
     """
     A = check_matrix(X)
     with _problem(A, dtype, len(state.H), n_threads) as problem:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from relunmd.engine.distributed import Chunks, fetched
 from relunmd.engine.problem import Fingerprint
 from relunmd.errors import InputError
-from relunmd.io.archive import amount, count, damage_told, plain, read_archive, write_archive
+from relunmd.io.archive import amount, count, file_errors, plain, read_archive, write_archive
 from relunmd.io.atomic import check_path, write_beside, writing
 
 __all__ = ["Decomposition", "History", "Status"]
@@ -197,7 +197,7 @@ class Decomposition:
         i, j = np.atleast_1d(rows), np.atleast_1d(columns)
         if i.shape != j.shape or i.ndim != 1:
             raise InputError(
-                f"rows and columns must be two lists of the same length. Got shapes {i.shape} and {j.shape}."
+                f"rows and columns must be two lists of the same length; got shapes {i.shape} and {j.shape}."
             )
         return np.asarray(np.einsum("ij,ji->i", fetched(self.W[i]), self.H[:, j]))
 
@@ -273,7 +273,7 @@ class Decomposition:
         relunmd.errors.FileError: There is no model at ...nowhere.npz.
         """
         place = check_path("path", path)
-        with damage_told(place, _MODEL):
+        with file_errors(place, _MODEL):
             return _loaded(*read_archive(place, _MODEL, _VERSION))
 
     def export_mat(self, path: str | os.PathLike[str]) -> None:
@@ -310,7 +310,7 @@ class Decomposition:
         largest = max(self.W.nbytes, self.H.nbytes)
         if largest >= _MOST_MATLAB:
             raise InputError(
-                f"A .mat file of version 5 holds arrays below 2 GiB. Got W and H of up to {largest} bytes."
+                f"A .mat file of version 5 holds arrays below 2 GiB; got W and H of up to {largest} bytes."
             )
         members: dict[str, Any] = {
             "W": fetched(self.W),

@@ -1,7 +1,5 @@
 """The flagship against a plain NumPy version, pass by pass, and what it promises: descent, rounds, safe failures."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -117,7 +115,7 @@ def test_agrees_with_numpy(open_problem, kind, ridge):
     W /= np.linalg.norm(W)
     H /= np.linalg.norm(H)  # Alike, as the ridge wants them.
     algorithm = QuasiNewton(memory=5, ridge=ridge, warm_up=0)
-    state = algorithm.start(problem, W, H)
+    state = algorithm.first_state(problem, W, H)
     oracle = Oracle(S, W, H, 5, ridge * np.linalg.norm(S))
     leaks, refused = set(), 0
     for _ in range(70):
@@ -129,7 +127,7 @@ def test_agrees_with_numpy(open_problem, kind, ridge):
         np.testing.assert_allclose(state.W @ state.H, P @ Q, atol=1e-5 * np.abs(P @ Q).max())
         leaks.add(state.leak)
         refused += oracle.trials > 0
-        state = algorithm.step(problem, state)
+        state = algorithm.next_state(problem, state)
         oracle.one_pass()
     assert {1.0, 0.3, 0.09, 0.0} <= leaks or ridge
     assert refused  # The case has some.
@@ -168,11 +166,11 @@ def test_rounds_go_on_where_tol_does_not_stop():
 def test_every_round_is_less_patient(open_problem):
     """A level of the next round ends when F² falls by less than 0.3 times what the last one asked for."""
     _, _, state = some_state(open_problem)
-    at_the_end = dataclasses.replace(state, leak=0.0)
+    at_the_end = state.replace(leak=0.0)
     following = quasi_newton._next_level(at_the_end)
     assert following.leak == 0.3
     assert following.patience == pytest.approx(0.3 * state.patience)
-    again = quasi_newton._next_level(dataclasses.replace(following, leak=0.0))
+    again = quasi_newton._next_level(following.replace(leak=0.0))
     assert again.patience == pytest.approx(0.09 * state.patience)
 
 
@@ -186,46 +184,56 @@ def some_state(open_problem, steps=12):
     problem = open_problem(noisy(), 4)
     random = np.random.default_rng(0)
     algorithm = QuasiNewton(warm_up=0)
-    state = algorithm.start(problem, random.standard_normal((300, 4)), random.standard_normal((4, 120)))
+    state = algorithm.first_state(problem, random.standard_normal((300, 4)), random.standard_normal((4, 120)))
     for _ in range(steps):
-        state = algorithm.step(problem, state)
+        state = algorithm.next_state(problem, state)
     return problem, algorithm, state
 
 
 def test_a_step_into_the_void_is_refused_and_a_shorter_one_tried(open_problem):
     problem, algorithm, state = some_state(open_problem)
-    state = dataclasses.replace(state, step=1e200)
+    state = state.replace(step=1e200)
     with np.errstate(all="ignore"):
-        after = algorithm.step(problem, state)
+        after = algorithm.next_state(problem, state)
     assert after.error == state.error
     assert after.W is state.W
     assert after.step == pytest.approx(1e199)
     for _ in range(12):
         with np.errstate(all="ignore"):
-            after = algorithm.step(problem, after)
+            after = algorithm.next_state(problem, after)
     assert np.isfinite(after.error)
     assert np.isfinite(after.by_W).all()
 
 
 def test_when_no_step_helps_the_pairs_go_first_and_then_the_level(open_problem):
     _, _, state = some_state(open_problem)
-    trial = quasi_newton._Trial(
-        state.W, state.H, state.by_W, state.by_H, (state.W,) * 2, (state.W,) * 2, 1.0, np.inf, (), 0, state.products
+    trial = quasi_newton.Trial(
+        state.W,
+        state.H,
+        state.by_W,
+        state.by_H,
+        (state.W,) * 2,
+        (state.W,) * 2,
+        1.0,
+        np.inf,
+        (),
+        0,
+        quasi_newton.products_of(state),
     )
-    state = dataclasses.replace(state, trials=9)
+    state = state.replace(trials=9)
     assert len(state.s_W) > 0
-    without = quasi_newton._refused(state, trial, -1.0)
+    without = quasi_newton._rejected(state, trial, -1.0)
     assert (len(without.s_W), without.trials, without.step, without.leak) == (0, 0, 1.0, state.leak)
-    lower = quasi_newton._refused(dataclasses.replace(without, trials=9), trial, -1.0)
+    lower = quasi_newton._rejected(without.replace(trials=9), trial, -1.0)
     assert (lower.leak, lower.step) == (pytest.approx(0.3 * state.leak), 0.0)
 
 
 def test_uphill_among_the_pairs_is_noticed(open_problem):
     problem, algorithm, state = some_state(open_problem)
-    wrong = 1e6 * quasi_newton.two_loop(state.products).changes  # Products that no vectors have.
-    misled = dataclasses.replace(state, y_Mg=wrong)
-    assert quasi_newton.two_loop(misled.products).slope > 0
-    after = algorithm.step(problem, misled)
+    wrong = 1e6 * quasi_newton.two_loop(quasi_newton.products_of(state)).changes  # Products that no vectors have.
+    misled = state.replace(y_Mg=wrong)
+    assert quasi_newton.two_loop(quasi_newton.products_of(misled)).slope > 0
+    after = algorithm.next_state(problem, misled)
     assert len(after.s_W) <= 1
     assert after.objective <= state.objective
 
@@ -253,7 +261,7 @@ def test_float32_ends_where_float64_does():
 @pytest.mark.parametrize(
     "settings", [{"memory": 0}, {"memory": 2.5}, {"memory": True}, {"ridge": -1}, {"ridge": "a"}, {"warm_up": -1}]
 )
-def test_bad_settings_are_refused(settings):
+def test_bad_settings_are_rejected(settings):
     with pytest.raises(relunmd.InputError, match="must be"):
         QuasiNewton(**settings)
 

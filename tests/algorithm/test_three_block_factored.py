@@ -10,7 +10,7 @@ from scipy import sparse
 
 import relunmd
 from relunmd import ThreeBlockFactored, datasets
-from relunmd.validation import check_matrix
+from relunmd.engine.problem_setup import check_matrix
 from tests.conftest import needs_data, projection, relative_error, synthetic
 
 
@@ -46,14 +46,14 @@ def test_agrees_with_numpy(open_problem, kind, adapt, ridge):
     W /= np.linalg.norm(W)
     H /= np.linalg.norm(H)  # Alike, as the ridge wants them.
     algorithm = ThreeBlockFactored(beta=0.7, adapt=adapt, ridge=ridge)
-    state = algorithm.start(problem, W, H)
+    state = algorithm.first_state(problem, W, H)
     restarts = 0
     for error, latent, P, Q in oracle(S, W, H, 0.7, 40, ridge * np.linalg.norm(S), adapt):
         assert state.error == pytest.approx(error, rel=1e-8)
         assert state.latent == pytest.approx(latent, rel=1e-8)
         np.testing.assert_allclose(state.W @ state.H, P @ Q, atol=1e-7)
         restarts += state.restarted
-        state = algorithm.step(problem, state)
+        state = algorithm.next_state(problem, state)
     assert ridge or restarts > 0  # The case has some.
 
 
@@ -191,8 +191,8 @@ def test_momentum_comes_back_after_many_restarts(open_problem):
     problem = open_problem(synthetic(60, 50, 3), 3)
     random = np.random.default_rng(0)
     algorithm = ThreeBlockFactored()
-    state = algorithm.start(problem, random.standard_normal((60, 3)), random.standard_normal((3, 50)))
+    state = algorithm.first_state(problem, random.standard_normal((60, 3)), random.standard_normal((3, 50)))
     state = dataclasses.replace(state, beta=0.0)
     for _ in range(5):
-        state = algorithm.step(problem, state)
+        state = algorithm.next_state(problem, state)
     assert state.beta > 0.1

@@ -74,15 +74,15 @@ class TestFit:
         run(f"{FIT} --max-iter 2 -q -o m.npz")
         before = Path("m.npz").read_bytes()
         done = run(f"{FIT} --max-iter 3 -o m.npz", code=2)
-        assert done.stderr == "Error: m.npz is there already; --force replaces it.\n"
+        assert done.stderr == "Error: m.npz already exists; use --force to overwrite it.\n"
         assert Path("m.npz").read_bytes() == before
         run(f"{FIT} --max-iter 3 -q --force -o m.npz")
         assert relunmd.Decomposition.load("m.npz").n_iter == 3
 
-    def test_a_checkpoint_is_gone_on_from(self, run, folder):
+    def test_a_checkpoint_is_resumed_from(self, run, folder):
         run(f"{FIT} --max-iter 20 --tol 0 --checkpoint run.npz -q -o m.npz")
         done = run(f"{FIT} --max-iter 50 --tol 0 --checkpoint run.npz -o m.npz")
-        assert "Going on from run.npz." in done.stderr
+        assert "Resuming from run.npz." in done.stderr
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         run(f"{FIT} --max-iter 50 --tol 0 -q -o at_once.npz")
         one, other = relunmd.Decomposition.load("m.npz"), relunmd.Decomposition.load("at_once.npz")
@@ -108,7 +108,7 @@ class TestFit:
         run(f"{FIT} --max-iter 5 --checkpoint run.npz -q -o m.npz")
         run("fit X.npy -r 4 --seed 1 --max-iter 5 -q --force -o m.npz")
         done = run(f"{FIT} --max-iter 9 --checkpoint run.npz -o m.npz", code=2)
-        assert "there already" in done.stderr
+        assert "already exists" in done.stderr
 
     def test_a_checkpoint_of_another_run_is_refused(self, run, folder):
         run(f"{FIT} --max-iter 5 --checkpoint run.npz -q -o m.npz")
@@ -119,16 +119,16 @@ class TestFit:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            ("fit nowhere.npy -r 4 -o m.npz", "There is no file"),
+            ("fit nowhere.npy -r 4 -o m.npz", "nowhere.npy does not exist"),
             ("fit X.npy -r 99 -o m.npz", "--rank must be an integer from 1 to 50"),
             ("fit X.npy -r x -o m.npz", "Invalid value for '--rank'"),
-            ("fit X.npy -r 4 -o m.csv", "The model is a .npz file. Got m.csv"),
+            ("fit X.npy -r 4 -o m.csv", "--output must be a .npz file. Got m.csv"),
             ("fit X.npy -r 4", "Missing option '--output'"),
-            ("fit X.npy -r 4 -o nowhere/m.npz", "in a folder that is there"),
-            ("fit X.npy -r 4 -o .", "not a folder that it is in"),
+            ("fit X.npy -r 4 -o nowhere/m.npz", "in an existing folder"),
+            ("fit X.npy -r 4 -o .", "from the folders that contain it"),
             ("fit X.npy -r 4 -o folder", "which is a folder"),
-            ("fit X.npy -r 4 -o X.npy --force", "another file than X.npy"),
-            ("fit X.npy -r 4 --checkpoint m.npz -o m.npz", "another file than m.npz"),
+            ("fit X.npy -r 4 -o X.npy --force", "must differ from X.npy"),
+            ("fit X.npy -r 4 --checkpoint m.npz -o m.npz", "must differ from m.npz"),
             ("fit X.npy -r 4 --algorithm foo -o m.npz", "--algorithm must be one of auto, naive"),
             ("fit X.npy -r 4 --init foo -o m.npz", "--init must be one of"),
             ("fit X.npy -r 4 --init X.npy -o m.npz", "must be a model as relunmd writes it"),
@@ -176,7 +176,9 @@ class TestFit:
     def test_names_are_told_of(self, run, folder):
         Path("table.csv").write_text("id,a,b,c\n7,1,0,3\n8,0,2,1\n9,1,1,0\n")
         done = run("fit table.csv -r 1 --max-iter 1 -o m.npz")
-        told = "table.csv: the first line and the first column are names and are left out; --names tells otherwise.\n"
+        told = (
+            "table.csv: the first line and the first column are names and are left out; set --names to change this.\n"
+        )
         assert done.stderr.startswith(told)
         assert relunmd.Decomposition.load("m.npz").shape == (3, 3)
         run("fit table.csv -r 1 --max-iter 1 --names columns -q -o n.npz")
@@ -186,9 +188,9 @@ class TestFit:
     def test_what_did_not_come_true_is_told(self, run, folder):
         assert "--target-error 0.0001 was not reached" in run(f"{FIT} --target-error 1e-4 --max-iter 3 -o a.npz").stderr
         done = run(f"{FIT} --ridge 10 --max-iter 5 -q -o b.npz")
-        assert done.stderr == "Warning: no iteration was better than the start; a smaller --ridge may be.\n"
+        assert done.stderr == "Warning: no iteration improved the initial factors; try a smaller --ridge.\n"
 
-    def test_a_model_of_a_larger_rank_is_no_start(self, run, folder):
+    def test_a_model_of_a_larger_rank_is_refused(self, run, folder):
         run(f"{FIT} --max-iter 1 -q -o a.npz")
         assert "a.npz has rank 4" in run("fit X.npy -r 2 --init a.npz -o b.npz", code=2).stderr
 
@@ -224,9 +226,9 @@ class TestTransform:
         [
             ("transform X.npy X.npy -o W.npy", "must be a model"),
             ("transform nowhere.npz X.npy -o W.npy", "There is no model"),
-            ("transform m.npz narrow.npy -o W.npy", "narrow.npy must have the 50 columns that m.npz is of. It has 49"),
+            ("transform m.npz narrow.npy -o W.npy", "narrow.npy must have 50 columns, as m.npz has. Got 49"),
             ("transform m.npz X.npy -o W.doc", "must end in one of"),
-            ("transform m.npz X.npy -o m.npz --force", "another file than m.npz"),
+            ("transform m.npz X.npy -o m.npz --force", "must differ from m.npz"),
         ],
     )
     def test_what_is_wrong(self, run, folder, words, said):
@@ -264,9 +266,9 @@ class TestInfo:
         told = json.loads(run("info X.npy --json").stdout)
         assert (told["shape"], told["nonzeros"], told["largest"]) == ([120, 50], np.count_nonzero(X), X.max())
         assert "120 × 50" in shown
-        assert "suits it" in shown
+        assert "is suitable" in shown
         assert told["zeros"] == pytest.approx((X == 0).mean())
-        assert told["memory"]["as_it_is"] == X.nbytes
+        assert told["memory"]["as_stored"] == X.nbytes
         assert told["decomposable"]
         suggestion = re.search(r"relunmd (fit X.npy --rank \d+ -o model.npz)", shown).group(1)
         run(f"{suggestion} -q")
@@ -289,7 +291,7 @@ class TestInfo:
         shown = run("info two.npz --array B").stdout
         assert "4 × 4" in shown
         np.savez("two of them.npz", A=np.eye(9), B=np.eye(8))
-        suggestion = json.loads(run("info", "two of them.npz", "--array", "B", "--json").stdout)["to_begin_with"]
+        suggestion = json.loads(run("info", "two of them.npz", "--array", "B", "--json").stdout)["suggested_command"]
         run(*shlex.split(suggestion)[1:], "-q")
         assert relunmd.Decomposition.load("model.npz").shape == (8, 8)
         assert "'A' (3 × 3, float64)" in shown
@@ -306,7 +308,7 @@ class TestInfo:
         assert f"{d.error:.6g}" in shown
 
     def test_paths_are_told_as_they_are(self, run, folder):
-        assert "There is no file max_iter/n_jobs.npy." in run("info max_iter/n_jobs.npy", code=2).stderr
+        assert "max_iter/n_jobs.npy does not exist." in run("info max_iter/n_jobs.npy", code=2).stderr
         Path("Größe  two.csv").write_text("1,2\n3,4\n")
         assert json.loads(run("info", "Größe  two.csv", "--json").stdout)["file"] == "Größe  two.csv"
 
@@ -322,7 +324,7 @@ class TestConvert:
     def test_there_and_back(self, run, folder, target):
         done = run(f"convert X.npy {target}")
         assert done.stdout == f"{target}: 120 × 50, float64\n"
-        assert "there already" in run(f"convert X.npy {target}", code=2).stderr
+        assert "already exists" in run(f"convert X.npy {target}", code=2).stderr
         run(f"convert X.npy {target} --force -q")
         run(f"convert {target} back.npy -q")
         np.testing.assert_array_equal(np.load("back.npy"), np.load("X.npy"))
@@ -336,7 +338,7 @@ class TestConvert:
         assert "which is a folder" in run("convert X.npy a.zarr --force", code=2).stderr
         run("convert X.npy b.zarr -q")
         Path("X.npy").rename("b.zarr/X.npy")
-        assert "not a folder that it is in" in run("convert b.zarr/X.npy b.zarr --force", code=2).stderr
+        assert "from the folders that contain it" in run("convert b.zarr/X.npy b.zarr --force", code=2).stderr
         assert Path("b.zarr/X.npy").exists()
 
     def test_a_pipe_is_not_replaced(self, run, folder):
@@ -374,7 +376,7 @@ class TestData:
     def test_fetch(self, run, folder):
         assert run("data fetch digits").stdout == "digits.npy: 1797 × 64, float64\n"
         assert np.load("digits.npy").shape == (1797, 64)
-        assert "there already" in run("data fetch digits", code=2).stderr
+        assert "already exists" in run("data fetch digits", code=2).stderr
         run("data fetch digits -o digits.csv.gz -q")
 
     @needs_data

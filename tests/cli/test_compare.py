@@ -95,7 +95,7 @@ class TestCompare:
             done = run("compare X.npy -r 2 --algorithms failing,qn --max-iter 2 -o out", code=1)
         finally:
             comparison.unregister("failing")
-        assert "failing failed: ValueError: oops (test_comparing.py, line " in done.stderr
+        assert "failing failed: ValueError: oops (test_compare.py, line " in done.stderr
         assert "The best of the algorithms is qn" in done.stdout
 
     def test_names_from_a_file(self, run, folder):
@@ -109,7 +109,7 @@ class TestCompare:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            ("compare nowhere.npy -r 3 -o out", "There is no file nowhere.npy"),
+            ("compare nowhere.npy -r 3 -o out", "nowhere.npy does not exist"),
             ("compare X.npy -r 3", "Missing option '--output'"),
             ("compare X.npy -o out", "Missing option '--ranks'"),
             ("compare X.npy -r 3,x -o out", "--ranks must be numbers with commas between them, as 8,16,32. Got '3,x'"),

@@ -57,22 +57,22 @@ def test_from_data_to_a_reconstruction(home):
     np.testing.assert_allclose(first, np.maximum(0, d.W[:10] @ d.H), atol=1e-12)
 
     _, err = run("fit", "digits.npy", "--rank", 16, "-o", "model.npz", cwd=home, code=2)
-    assert err == "Error: model.npz is there already; --force replaces it.\n"
+    assert err == "Error: model.npz already exists; use --force to overwrite it.\n"
 
 
-def test_interrupted_and_gone_on_with(home):
+def test_interrupted_and_resumed(home):
     if not (home / "digits.npy").exists():
         run("data", "fetch", "digits", cwd=home)
     code, out, err = interrupted(*LONG, cwd=home, after=r"iteration [1-9]\d*,.*\n")
     assert code == 130
-    assert "Interrupted: the best so far is saved in long.npz. The same command goes on from run.npz." in err
+    assert "Interrupted: the best factors so far are saved in long.npz. The same command resumes from run.npz." in err
     first = relunmd.Decomposition.load(home / "long.npz")
     assert first.status is relunmd.Status.INTERRUPTED
     assert out.startswith(f"error {first.error:.6g} after {first.n_iter} iterations")
 
     code, _, err = interrupted(*LONG, cwd=home, after=r"iteration \d+,.*\n", number=signal.SIGTERM)
     assert code == 130
-    assert "Going on from run.npz." in err
+    assert "Resuming from run.npz." in err
     second = relunmd.Decomposition.load(home / "long.npz")
     assert second.n_iter > first.n_iter
     np.testing.assert_array_equal(second.history.error[: first.n_iter + 1], first.history.error)
@@ -95,7 +95,7 @@ def test_ctrl_c_pressed_again_and_again(home, word):
     number = signal.SIGINT if word == "SIGINT" else signal.SIGTERM
     code, _, err = interrupted(*words, cwd=home, after=r"iteration [1-9]\d*,.*\n", number=number, times=60)
     assert code == 130, err
-    assert f"Interrupted: the best so far is saved in {word}.npz." in err
+    assert f"Interrupted: the best factors so far are saved in {word}.npz." in err
     assert relunmd.Decomposition.load(home / f"{word}.npz").status is relunmd.Status.INTERRUPTED
 
 
@@ -113,7 +113,7 @@ def test_in_the_background_of_a_shell(home):
     assert relunmd.Decomposition.load(home / "b.npz").status is relunmd.Status.INTERRUPTED
 
 
-def test_killed_and_gone_on_with(home):
+def test_killed_and_resumed(home):
     if not (home / "digits.npy").exists():
         run("data", "fetch", "digits", cwd=home)
     words = [{"run.npz": "kill.npz", "long.npz": "k.npz"}.get(word, word) for word in LONG]
@@ -122,7 +122,7 @@ def test_killed_and_gone_on_with(home):
     assert not (home / "k.npz").exists()
     code, _, err = interrupted(*words, cwd=home, after=r"iteration [1-9]\d*,.*\n")
     assert code == 130
-    assert "Going on from kill.npz." in err
+    assert "Resuming from kill.npz." in err
     assert relunmd.Decomposition.load(home / "k.npz").n_iter > 0
     assert not [file for file in home.iterdir() if file.name.endswith(".partial")]
 
@@ -177,8 +177,8 @@ class TestOnATerminal:
             f"Warning: Interrupted after iteration {d.n_iter}; keeping the best so far "
             f"error {d.error:.6g} after {d.n_iter} iterations in {d.time:.3g} s. "
             "stopped.npz: W 1797 × 12, H 12 × 64, float64 "
-            "Interrupted: the best so far is saved in stopped.npz. To go on from it, give --init stopped.npz; to "
-            "resume a run as it was, --checkpoint FILE."
+            "Interrupted: the best factors so far are saved in stopped.npz. Use --init stopped.npz to continue from "
+            "these factors, and --checkpoint FILE to make a run resumable."
         )
 
 

@@ -10,12 +10,13 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 import relunmd
-from relunmd.cli import shared
+from relunmd.cli import process, shared
 from tests.cli.terminal import COMMAND, interrupted
 
 FIT = "fit X.npy -r 4 --seed 0 --max-iter 5 --tol 0 -o m.npz"
@@ -65,31 +66,29 @@ class TestOutputThatCannotBeWritten:
 
         for stream in (Dead(), None):
             monkeypatch.setattr("sys.stderr", stream)
-            with shared._warnings_told():
+            with process._warnings_on_stderr():
                 relunmd.loop.driver.log.warning("something")
 
     def test_what_there_is_room_for_later_is_written(self, tmp_path):
         """A disk that was full for a while, a pipe that takes nothing now."""
+        descriptor = os.open("/dev/full", os.O_WRONLY)
+        stream = process.TolerantStream(descriptor, "w")
+        assert stream.write(b"first") == 5
+        assert stream.failure.errno == 28
+        with (tmp_path / "out").open("wb") as out:
+            os.dup2(out.fileno(), descriptor)
+        assert stream.write(b"second") == 6
+        assert (tmp_path / "out").read_bytes() == b"second"
+        stream.close()
 
-        class Raw:
-            full = True
-            taken = b""
-
-            def write(self, data):
-                if self.full:
-                    raise OSError(28, "No space left on device")
-                self.taken += bytes(data)
-                return len(data)
-
-        raw = Raw()
-        survivor = shared.Survivor(raw)
-        assert survivor.write(b"first") == 5
-        assert survivor.lost.errno == 28
-        raw.full = False
-        assert survivor.write(b"second") == 6
-        assert raw.taken == b"second"
-        raw.write = lambda data: None
-        assert survivor.write(b"third") == 5
+    def test_a_full_pipe_does_not_block(self):
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        with process.TolerantStream(writing, "w") as stream:
+            stream.write(bytes(1 << 20))
+            assert stream.write(b"third") == 5
+            assert isinstance(stream.failure, BlockingIOError)
+        os.close(reading)
 
 
 class TestSignals:
@@ -121,41 +120,41 @@ class TestSignals:
     def test_under_nohup_it_is_ignored(self):
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
-            with shared._told_to_end():
+            with process._terminations_as_ctrl_c():
                 assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
                 assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
         finally:
             signal.signal(signal.SIGHUP, before)
 
     def test_where_there_is_no_such_signal(self, monkeypatch):
-        monkeypatch.setattr(shared, "_HANGUP", None)
-        monkeypatch.setattr(shared.Presses, "last_of_process", True)
+        monkeypatch.setattr(process, "_TERMINATIONS", (signal.SIGTERM,))
+        monkeypatch.setattr(process.InterruptHandler, "ends_process", True)
         before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-        with shared._told_to_end(), shared.Presses() as presses:
-            presses.heard = True
+        with process._terminations_as_ctrl_c(), process.InterruptHandler() as interrupts:
+            interrupts.interrupted = True
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
         for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
             signal.signal(number, handler)
 
     def test_a_run_that_does_not_react_can_be_ended(self, monkeypatch):
         now = [0.0]
-        monkeypatch.setattr(shared.time, "monotonic", lambda: now[0])
-        with shared.Presses() as presses:
+        monkeypatch.setattr(process.time, "monotonic", lambda: now[0])
+        with process.InterruptHandler() as interrupts:
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
-            presses.something_to_save = True
+            interrupts.can_save = True
             for _ in range(60):
                 signal.raise_signal(signal.SIGINT)
-            assert presses.heard
-            now[0] = 1.1 * shared._PATIENCE
+            assert interrupts.interrupted
+            now[0] = 1.1 * process._INSIST_AFTER
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
-            presses.saving = True
+            interrupts.saving = True
             signal.raise_signal(signal.SIGINT)
 
     def test_the_best_so_far_of_such_a_run_is_saved(self, run, folder, monkeypatch):
         """It waits for a thread that never comes back, or only after Ctrl-C has been pressed thrice."""
-        monkeypatch.setattr(shared, "_PATIENCE", -1.0)
+        monkeypatch.setattr(process, "_INSIST_AFTER", -1.0)
         step = relunmd.QuasiNewton.step
 
         def stuck(algorithm, problem, state):
@@ -167,7 +166,7 @@ class TestSignals:
 
         monkeypatch.setattr(relunmd.QuasiNewton, "step", stuck)
         done = run("fit X.npy -r 4 --seed 0 --tol 0 -q -o m.npz", code=130)
-        assert "Interrupted: the best so far is saved in m.npz." in done.stderr
+        assert "Interrupted: the best factors so far are saved in m.npz." in done.stderr
         assert relunmd.Decomposition.load("m.npz").n_iter > 5
 
 
@@ -216,7 +215,7 @@ class TestFullDisks:
         assert done.stderr.startswith("Error: ")
         assert done.stderr.count("\n") == 1
         assert ("The run is kept in ../run/run.npz" in done.stderr) == checkpoint
-        assert ("It is lost" in done.stderr) != checkpoint
+        assert ("The result is lost" in done.stderr) != checkpoint
         assert not [file for place in made.values() for file in place.glob("relunmd-*")]
         if checkpoint:
             full.clear()
@@ -233,13 +232,13 @@ def test_a_matrix_that_cannot_be_read_any_more(run, folder, monkeypatch):
     monkeypatch.setattr(relunmd, "decompose", cut)
     done = run(FIT, code=1)
     assert done.stderr.endswith(
-        "Error: X.npy could not be read any more: the best so far is saved in m.npz. To go on from it, give --init "
-        "m.npz; to resume a run as it was, --checkpoint FILE.\n"
+        "Error: X.npy can no longer be read: the best factors so far are saved in m.npz. Use --init m.npz to continue "
+        "from these factors, and --checkpoint FILE to make a run resumable.\n"
     )
     assert done.stdout.splitlines()[0].endswith(" s.")
     assert relunmd.Decomposition.load("m.npz").status is relunmd.Status.READ_FAILED
     done = run(f"{FIT} --force -q --checkpoint run.npz", code=1)
-    assert "is saved in m.npz. The same command goes on from run.npz." in done.stderr
+    assert "are saved in m.npz. The same command resumes from run.npz." in done.stderr
 
 
 class TestThreads:
@@ -328,7 +327,7 @@ class TestNamesCannotCommandTheTerminal:
 
             def status(self, what):
                 shown.append(what.plain)
-                return shared.suppress()
+                return nullcontext()
 
         monkeypatch.setattr(shared, "console", Terminal)
         with shared.working(f"reading [bold]{EVIL}[/]", quiet=False):
@@ -349,4 +348,4 @@ def test_every_message_goes_through_echo():
     """click.echo shows what it is given; it is left to what is no message."""
     folder = Path(shared.__file__).parent
     found = {file.name: file.read_text().count("click.echo(") for file in folder.glob("*.py")}
-    assert {name: count for name, count in found.items() if count} == {"extras.py": 1, "running.py": 1}
+    assert {name: count for name, count in found.items() if count} == {"shared.py": 1, "small_commands.py": 1}

@@ -9,7 +9,7 @@ from rich.console import Console
 from relunmd.comparison.contenders import Contender
 from relunmd.comparison.plan import Case, Matrix, Run
 from relunmd.comparison.plan_display import Display
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
 from tests.conftest import synthetic
 
 

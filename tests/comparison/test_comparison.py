@@ -21,9 +21,9 @@ from relunmd.comparison.comparison_report import finding
 from relunmd.comparison.contenders import NMF as NMF_CONTENDER
 from relunmd.comparison.plan_display import Display
 from relunmd.comparison.timed_run import Arena
+from relunmd.engine.problem_setup import check_matrix
 from relunmd.errors import FileError, InputError
 from relunmd.plot import style
-from relunmd.validation import check_matrix
 from tests.comparison.conftest import improving, silent
 from tests.conftest import needs_data, relative_error, synthetic
 

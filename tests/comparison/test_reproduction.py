@@ -494,7 +494,7 @@ class TestReport:
     def test_looks_can_be_told_in_grey(self):
         labels = [*(c.label for c in SIX), "TSVD", "qn", "another"]
         found = looks(labels)
-        assert len({(style.dashes, style.marker) for look in found.values()}) == len(labels)
+        assert len({(look.dashes, look.marker) for look in found.values()}) == len(labels)
         assert looks(["A-NMD"])["A-NMD"] == found["A-NMD"]
 
     def test_the_mosaic_has_every_column_in_its_place(self):

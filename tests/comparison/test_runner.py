@@ -23,7 +23,7 @@ from relunmd.comparison.plan_display import Display
 from relunmd.comparison.result_file import MOST_POINTS, Results, _kept_points
 from relunmd.comparison.runner import carry_out
 from relunmd.errors import DatasetError, RelunmdError
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
 from tests.comparison.conftest import improving, run_of, small
 from tests.conftest import relative_error, synthetic
 

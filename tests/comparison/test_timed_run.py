@@ -8,11 +8,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import relunmd
 from relunmd import memory
-from relunmd.algorithm import ALGORITHMS, ThreeBlockFactored
+from relunmd.algorithm import ALGORITHMS
+from relunmd.algorithm.three_block_factored import ThreeBlockFactored
 from relunmd.comparison import contenders, timed_run
 from relunmd.comparison.contenders import Contender, built_in
 from relunmd.comparison.timed_run import Arena
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
 from relunmd.plot.chart import PAPER
 from tests.comparison.conftest import improving
 from tests.conftest import relative_error, synthetic

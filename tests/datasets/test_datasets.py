@@ -201,7 +201,7 @@ class TestFiles:
         assert [p.name for p in path.parent.iterdir()] == ["file.bin"]
 
     def test_a_wrong_hash_leaves_nothing_behind(self, served):
-        with pytest.raises(DatasetError, match="hash .* does not match"):
+        with pytest.raises(DatasetError, match=r"hash .* does not match"):
             store.get(replace(self.FILE, sha256="0" * 64))
         assert not list((store.cache_folder() / "folder").iterdir())
 

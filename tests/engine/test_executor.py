@@ -13,8 +13,9 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import relunmd
-from relunmd.engine.executor import ThreadExecutor, tree_sum
+from relunmd.engine.executor import ThreadExecutor
 from relunmd.engine.matrix import DenseSource, Matrix
+from relunmd.engine.tree_sum import tree_sum
 
 X = np.random.default_rng(0).random((30_000, 7))
 MATRIX = Matrix(DenseSource(X), np.dtype(float))
@@ -23,7 +24,7 @@ MATRIX = Matrix(DenseSource(X), np.dtype(float))
 def column_sums(x, rows, out, *, factor):
     total = np.zeros(7)
     for tile in x.tiles():
-        out["twice"][tile.rows] = 2 * rows["X"][tile.rows]
+        out.twice[tile.rows] = 2 * rows.X[tile.rows]
         total += tile.X.sum(axis=0) * factor
     return {"total": total, "blocks": 1}
 
@@ -32,7 +33,7 @@ def test_sums_and_rows_are_those_of_numpy():
     with ThreadExecutor(2) as executor:
         out, sums = executor.run(MATRIX, column_sums, {"X": X}, {"twice": 7}, factor=3.0)
     np.testing.assert_allclose(sums["total"], 3 * X.sum(axis=0))
-    np.testing.assert_array_equal(out["twice"], 2 * X)
+    np.testing.assert_array_equal(out.twice, 2 * X)
     assert sums["blocks"] == len(MATRIX.layout.blocks)
     assert executor.passes == 1
 

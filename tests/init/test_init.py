@@ -1,4 +1,4 @@
-"""Starts: what they are made of, that they are scaled rightly, and that given factors are kept or filled up."""
+"""Initializations: their formulas, their scale, and that given factors are kept or extended."""
 
 import numpy as np
 import pytest
@@ -13,50 +13,50 @@ from tests.conftest import projection, relative_error, synthetic
 X = synthetic(120, 80, 5, seed=2)
 
 
-def start(init, data=X, rank=5, **more):
+def initial(init, data=X, rank=5, **more):
     return relunmd.decompose(data, rank, init=init, max_iter=0, random_state=0, **more)
 
 
 @pytest.mark.parametrize("init", sorted(INITS))
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(120, 80), (80, 120), (1, 30), (30, 1), (2, 2)])
-def test_every_start_is_finite_reproducible_and_independent_of_scale(init, dtype, shape):
+def test_every_init_is_finite_reproducible_and_independent_of_scale(init, dtype, shape):
     data = synthetic(*shape, 5, seed=1, dtype=dtype)
     rank = min(5, *shape)
-    d = start(init, data, rank)
+    d = initial(init, data, rank)
     assert np.isfinite(d.W).all()
     assert np.isfinite(d.H).all()
     assert d.error < 1.01
-    assert d.W.tobytes() == start(init, data, rank, n_jobs=1).W.tobytes()
-    assert start(init, data * dtype(2.0**40), rank).error == pytest.approx(d.error, rel=1e-6)
+    assert d.W.tobytes() == initial(init, data, rank, n_jobs=1).W.tobytes()
+    assert initial(init, data * dtype(2.0**40), rank).error == pytest.approx(d.error, rel=1e-6)
 
 
-def test_random_start_has_the_best_multiple():
-    d = start("random")
+def test_random_init_has_the_best_multiple():
+    d = initial("random")
     relu = np.maximum(0, d.W @ d.H)
     assert np.vdot(X, relu) == pytest.approx(np.vdot(relu, relu))
 
 
-def test_tsvd_start_is_lapacks():
-    d = start("tsvd")
+def test_tsvd_init_is_lapacks():
+    d = initial("tsvd")
     np.testing.assert_allclose(d.W @ d.H, oracles.tsvd(X, 5), atol=1e-4)
     assert d.error == pytest.approx(oracles.error(X, oracles.tsvd(X, 5)), rel=1e-7)
 
 
-def test_mean_corrected_start_is_the_formula():
+def test_mean_corrected_init_is_the_formula():
     corrected = 2 * (X - np.outer(X.mean(axis=1), X.mean(axis=0)) / X.mean())
     Theta = oracles.tsvd(corrected, 5)
     relu = np.maximum(0, Theta)
     Theta *= np.vdot(X, relu) / np.vdot(relu, relu)
-    d = start("mean-corrected")
+    d = initial("mean-corrected")
     np.testing.assert_allclose(d.W @ d.H, Theta, atol=1e-2)
     assert d.error == pytest.approx(oracles.error(X, Theta), rel=1e-4)
 
 
 @pytest.mark.parametrize("c", [0.5, 1.0])
-def test_shifted_start_is_the_formula(c):
+def test_shifted_init_is_the_formula(c):
     lowered = np.where(X > 0, X, -c * X[X > 0].mean())
-    d = start(relunmd.ShiftedInit(c=c))
+    d = initial(relunmd.ShiftedInit(c=c))
     np.testing.assert_allclose(d.W @ d.H, oracles.tsvd(lowered, 5), atol=1e-2)
 
 
@@ -64,12 +64,12 @@ def test_shifted_start_is_the_formula(c):
 def test_an_initialization_takes_as_many_passes_as_it_says(init, passes):
     """Without the one that evaluates it; on noise, where an exact TSVD takes far more."""
     noise = np.maximum(0, np.random.default_rng(0).standard_normal((150, 120)))
-    assert start(init, noise, 6, algorithm="3b-factored").history.passes[0] == passes + 1
-    assert start("tsvd", noise, 6, algorithm="3b-factored").history.passes[0] > 12
+    assert initial(init, noise, 6, algorithm="3b-factored").history.passes[0] == passes + 1
+    assert initial("tsvd", noise, 6, algorithm="3b-factored").history.passes[0] > 12
 
 
 @pytest.mark.parametrize("shape", [(90, 60), (60, 90)])
-def test_nuclear_start_is_no_worse_than_the_reference(shape):
+def test_nuclear_init_is_no_worse_than_the_reference(shape):
     ours, theirs = [], []
     for seed in range(5):
         data = synthetic(*shape, 5, seed=seed)
@@ -81,22 +81,21 @@ def test_nuclear_start_is_no_worse_than_the_reference(shape):
 def test_nuclear_steps_lower_the_nuclear_norm(open_problem):
     problem = open_problem(X, 5)
     init = relunmd.NuclearInit(steps=3)
-    Theta, trial, Y = (np.zeros(X.shape) for _ in range(3))
-    Theta[:] = projection(X * problem.matrix.scale, np.random.default_rng(0).standard_normal(X.shape))
+    Theta = projection(X * problem.matrix.scale, np.random.default_rng(0).standard_normal(X.shape))
     before = linalg.svdvals(Theta).sum()
-    found = init._descend(problem, Theta, trial, Y)
+    found = init._descend(problem, Theta)
     assert linalg.svdvals(found).sum() < 0.98 * before
     np.testing.assert_allclose(found, projection(X * problem.matrix.scale, found))
 
 
 def test_nuclear_without_steps_is_the_tsvd_of_the_projected_random_start():
-    assert start(relunmd.NuclearInit(steps=0)).error < start("random").error
+    assert initial(relunmd.NuclearInit(steps=0)).error < initial("random").error
 
 
 def test_given_factors_are_taken_as_they_are():
     first = relunmd.decompose(X, 5, random_state=1, max_iter=30)
     for init in (first, (first.W, first.H), [first.W * 2, first.H / 2]):
-        again = start(init)
+        again = initial(init)
         assert again.error == pytest.approx(first.error, rel=1e-9)
         np.testing.assert_allclose(again.W, first.W, atol=1e-8)
 
@@ -105,7 +104,7 @@ def test_given_factors_are_taken_as_they_are():
 def test_factors_of_smaller_rank_are_filled_up_and_only_gain(k):
     small = relunmd.decompose(X, k, random_state=1, max_iter=60)
     latent = projection(X, small.W @ small.H) - small.W @ small.H
-    filled = start(small)
+    filled = initial(small)
     assert filled.W.shape == (120, 5)
     wanted = small.W @ small.H + oracles.tsvd(latent, 5 - k)
     np.testing.assert_allclose(filled.W @ filled.H, wanted, atol=2e-2)
@@ -115,7 +114,7 @@ def test_factors_of_smaller_rank_are_filled_up_and_only_gain(k):
 
 @pytest.mark.parametrize("algorithm", sorted(relunmd.algorithms()))
 @pytest.mark.parametrize("init", ["mean-corrected", (np.zeros((30, 2)), np.zeros((2, 20)))], ids=["means", "zeros"])
-def test_a_start_that_would_be_zero_is_replaced(algorithm, init):
+def test_an_init_that_would_be_zero_is_replaced(algorithm, init):
     data = np.ones((30, 20))
     assert relunmd.decompose(data, 2, algorithm, init=init, max_iter=30).error < 1e-7
 
@@ -158,29 +157,29 @@ def test_products_of_means_at_full_rank(oldest_scipy, caplog, case, init):
     data = PRODUCTS[case]
     for dtype in (np.float64, np.float32) if data.max() > 1e-30 else (np.float64,):
         with caplog.at_level("INFO", "relunmd"):
-            d = start(init, data.astype(dtype), min(data.shape))
+            d = initial(init, data.astype(dtype), min(data.shape))
         assert np.isfinite(d.W).all()
         assert np.isfinite(d.H).all()
         if init == "mean-corrected":
             assert d.error < (1e-5 if dtype == np.float32 else 1e-13)
-            assert "using init='tsvd'" in caplog.text
+            assert "uses init='tsvd'" in caplog.text
         else:
             assert d.error <= 1
 
 
 def test_auto_takes_the_tsvd_where_x_is_of_low_rank_itself():
     low = np.kron(np.eye(4), np.ones((10, 8)))
-    assert start("auto", low, 4, algorithm="3b").error < 1e-12
-    assert start("auto", algorithm="3b").error == pytest.approx(start("shifted").error, rel=1e-3)
+    assert initial("auto", low, 4, algorithm="3b").error < 1e-12
+    assert initial("auto", algorithm="3b").error == pytest.approx(initial("shifted").error, rel=1e-3)
 
 
-def test_auto_takes_no_start_that_is_positive_nowhere():
-    assert start("shifted", np.eye(100), 3).error > 0.999
-    assert start("auto", np.eye(100), 3, algorithm="3b").error < 0.99
+def test_auto_takes_no_init_that_is_positive_nowhere():
+    assert initial("shifted", np.eye(100), 3).error > 0.999
+    assert initial("auto", np.eye(100), 3, algorithm="3b").error < 0.99
 
 
-def test_the_flagship_comes_away_from_a_start_that_is_positive_nowhere():
-    assert start("auto", np.eye(100), 3).error > 0.999
+def test_the_flagship_comes_away_from_an_init_that_is_positive_nowhere():
+    assert initial("auto", np.eye(100), 3).error > 0.999
     assert relunmd.decompose(np.eye(100), 3, random_state=0).error < 0.9
 
 

@@ -14,7 +14,9 @@ import relunmd
 from relunmd import algorithm, api
 from relunmd.algorithm import Algorithm, State
 from relunmd.engine.executor import ThreadExecutor
-from relunmd.loop.driver import FIRST_LEG, PATIENCE, Limits, solve
+from relunmd.loop.criteria import WINDOW, Limits
+from relunmd.loop.driver import solve
+from relunmd.loop.race import FIRST_ROUND
 from tests.conftest import relative_error, synthetic
 
 X = synthetic(60, 50, 6, seed=1)
@@ -81,8 +83,8 @@ def test_tol_is_the_fall_over_ten_iterations_of_the_best_error():
     d = run(falling + [falling[-1]] * 100, tol=1e-2)
     assert d.status is Status.CONVERGED
     best = np.minimum.accumulate(d.history.error)
-    assert best[-1 - PATIENCE] - best[-1] <= 1e-2 * best[-1 - PATIENCE]
-    assert best[-2 - PATIENCE] - best[-2] > 1e-2 * best[-2 - PATIENCE]
+    assert best[-1 - WINDOW] - best[-1] <= 1e-2 * best[-1 - WINDOW]
+    assert best[-2 - WINDOW] - best[-2] > 1e-2 * best[-2 - WINDOW]
     assert run(falling, tol=0, max_iter=50).status is Status.MAX_ITER
 
 
@@ -326,7 +328,9 @@ def test_several_starts_are_raced_and_the_best_runs_on():
     assert (np.diff(many.history.time) > 0).all()
     assert (np.diff(many.history.passes) > 0).all()
     made = [progress.iteration for progress in told]
-    counts = [made.count(iteration) for iteration in (FIRST_LEG, FIRST_LEG + 1, 3 * FIRST_LEG + 1, 7 * FIRST_LEG + 1)]
+    counts = [
+        made.count(iteration) for iteration in (FIRST_ROUND, FIRST_ROUND + 1, 3 * FIRST_ROUND + 1, 7 * FIRST_ROUND + 1)
+    ]
     assert counts == [8, 4, 2, 1]  # The worse half was dropped each time.
     again = relunmd.decompose(np.eye(15), 3, **settings)
     assert again.W.tobytes() == many.W.tobytes()

@@ -10,9 +10,12 @@ import pytest
 import relunmd
 from relunmd import Status
 from relunmd.algorithm import State
+from relunmd.algorithm.tsvd import TSVD
 from relunmd.errors import ClusterError
-from relunmd.loop import driver
-from relunmd.loop.driver import PATIENCE, Limits
+from relunmd.loop import driver, recovery
+from relunmd.loop import race as races
+from relunmd.loop.criteria import WINDOW, Limits
+from relunmd.loop.trajectory import Trajectory
 from tests import faults
 from tests.faults import Case, FaultyExecutor
 
@@ -81,7 +84,7 @@ def test_a_stop_survives_a_loss_in_the_snapshot_after_it(tmp_path):
 
 
 def test_iterations_that_are_repeated_after_the_end_have_no_time_limit():
-    run = driver._Run(None, None, [], np.random.default_rng(0), Limits(max_time=1.0), None, [], None)
+    run = driver.Run(None, None, races.Race([], np.random.default_rng(0)), Limits(max_time=1.0), None, [])
     assert run._current_limits.max_time == 1.0
     run._end(Status.CONVERGED)
     assert run._current_limits.max_time is None
@@ -109,13 +112,13 @@ def test_a_loss_while_resuming_is_not_blamed_on_the_file(tmp_path, kind):
 @pytest.fixture
 def worse_fits(monkeypatch):
     """Rows that are fitted again may be worse than those that were lost; here they always are."""
-    original = driver.fit_rows
+    original = recovery.fit_rows
 
     def worse(problem, H):
         found = original(problem, H)
         return replace(found, W=found.W * 0.5)
 
-    monkeypatch.setattr(driver, "fit_rows", worse)
+    monkeypatch.setattr(recovery, "fit_rows", worse)
 
 
 class TestRebuiltRows:
@@ -141,35 +144,35 @@ class TestRebuiltRows:
         assert d.error <= told[281].error
 
     def test_a_worse_point_takes_the_place_of_the_best_one(self):
-        course = course_of([0.9, 0.5, 0.3, 0.2, 0.25])
-        assert course.rewind(state(0.4)) == 3
-        course.note(Limits(), 9.0, 9)
-        assert course.history.error.tolist() == [0.9, 0.5, 0.4]
-        assert course.history.iteration.tolist() == [0, 1, 2]
-        assert course.best[2] == course._best_errors[-1] == 0.4
+        trajectory = trajectory_of([0.9, 0.5, 0.3, 0.2, 0.25])
+        assert trajectory.rewind(state(0.4)) == 3
+        trajectory.record(Limits(), 9.0, 9)
+        assert trajectory.history.error.tolist() == [0.9, 0.5, 0.4]
+        assert trajectory.history.iteration.tolist() == [0, 1, 2]
+        assert trajectory.best[2] == trajectory._best_errors[-1] == 0.4
 
     def test_so_does_a_better_one(self):
-        course = course_of([0.9, 0.5, 0.3, 0.2, 0.25])
-        assert course.rewind(state(0.1)) == 2
-        course.note(Limits(), 9.0, 9)
-        assert course.history.error.tolist() == [0.9, 0.5, 0.3, 0.1]
+        trajectory = trajectory_of([0.9, 0.5, 0.3, 0.2, 0.25])
+        assert trajectory.rewind(state(0.1)) == 2
+        trajectory.record(Limits(), 9.0, 9)
+        assert trajectory.history.error.tolist() == [0.9, 0.5, 0.3, 0.1]
 
     def test_one_that_is_worse_than_the_start_is_a_new_start(self):
-        course = course_of([0.9, 0.5])
-        course.rewind(state(0.95))
-        course.note(Limits(), 9.0, 9)
-        assert course.history.error.tolist() == [0.95]
+        trajectory = trajectory_of([0.9, 0.5])
+        trajectory.rewind(state(0.95))
+        trajectory.record(Limits(), 9.0, 9)
+        assert trajectory.history.error.tolist() == [0.95]
 
     def test_tol_does_not_take_the_jump_for_convergence(self):
         """The new point is hardly better than what the run had ten iterations before, and falls surely from there."""
         limits = Limits(tol=1e-2)
-        course = course_of([0.9] + [0.22 - 1e-4 * k for k in range(9)] + [0.15, 0.1])
-        assert course.status is None
-        course.rewind(state(0.2191))
-        for k in range(2 * PATIENCE):
-            course.state = state(0.2191 * 0.995**k)
-            course.note(limits, 30.0 + k, 30)
-            assert course.status is None
+        trajectory = trajectory_of([0.9] + [0.22 - 1e-4 * k for k in range(9)] + [0.15, 0.1])
+        assert trajectory.status is None
+        trajectory.rewind(state(0.2191))
+        for k in range(2 * WINDOW):
+            trajectory.state = state(0.2191 * 0.995**k)
+            trajectory.record(limits, 30.0 + k, 30)
+            assert trajectory.status is None
 
     def test_after_the_end_the_run_comes_to_its_stop_again(self, tmp_path, worse_fits):
         case = Case("qn", "callback", checkpoint=False, copies_lost=True)
@@ -191,13 +194,13 @@ class TestRebuiltRows:
     def test_rows_that_cannot_be_rebuilt_are_a_cluster_error(self, tmp_path, monkeypatch):
         case = Case("qn", "limit", checkpoint=False, copies_lost=True)
         calls = faults.undisturbed_run(case).executor.calls
-        original = driver.fit_rows
+        original = recovery.fit_rows
 
         def overflowing(problem, H):
             found = original(problem, H)
             return replace(found, W=found.W * np.inf)
 
-        monkeypatch.setattr(driver, "fit_rows", overflowing)
+        monkeypatch.setattr(recovery, "fit_rows", overflowing)
         with np.errstate(all="ignore"):
             told = faults.run(case, tmp_path, [calls.index("keep") + 2])
         assert isinstance(told.reason, ClusterError)
@@ -208,12 +211,12 @@ def state(error):
     return State(np.ones((4, 1)), np.ones((1, 3)), error)
 
 
-def course_of(errors):
-    course = driver._Course(state(errors[0]), 0.0, np.inf)
+def trajectory_of(errors):
+    trajectory = Trajectory(TSVD(), state(errors[0]), 0.0, np.inf)
     for k, error in enumerate(errors):
-        course.state = state(error)
-        course.note(Limits(tol=1e-2), float(k), k)
-    return course
+        trajectory.state = state(error)
+        trajectory.record(Limits(tol=1e-2), float(k), k)
+    return trajectory
 
 
 def test_a_checkpoint_whose_rows_are_gone_is_not_needed(tmp_path):

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 import relunmd
-from relunmd.loop.driver import Limits, Progress
+from relunmd.loop.callback import Progress
+from relunmd.loop.criteria import Limits
 from relunmd.loop.progress_display import ProgressDisplay, curve
 
 

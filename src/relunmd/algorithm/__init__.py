@@ -1,36 +1,21 @@
-"""The algorithms: one file each, and a registry. A new algorithm is a new file and a line below."""
+"""The algorithms, one file each; `relunmd._registry` lists those that have a name."""
 
-from typing import Any
+from importlib import import_module
 
-from relunmd.algorithm.aggressive import ANMD
-from relunmd.algorithm.em import AEM, EM
-from relunmd.algorithm.interface import Algorithm, State
-from relunmd.algorithm.naive import ANaive, Naive
-from relunmd.algorithm.quasi_newton import QuasiNewton
-from relunmd.algorithm.three_block import ThreeBlock
-from relunmd.algorithm.three_block_factored import ThreeBlockFactored
-from relunmd.algorithm.tsvd import TSVD
+from relunmd._registry import ALGORITHMS as _PLACES
+from relunmd.algorithm.base import Algorithm, DenseAlgorithm
+from relunmd.algorithm.generator import GeneratorAlgorithm
+from relunmd.algorithm.settings import setting
+from relunmd.algorithm.state import State
+from relunmd.engine.passes import look
 
-__all__ = [
-    "AEM",
-    "ALGORITHMS",
-    "ANMD",
-    "AUTO",
-    "EM",
-    "TSVD",
-    "ANaive",
-    "Algorithm",
-    "Naive",
-    "QuasiNewton",
-    "State",
-    "ThreeBlock",
-    "ThreeBlockFactored",
-]
+__all__ = ["ALGORITHMS", "AUTO", "Algorithm", "DenseAlgorithm", "GeneratorAlgorithm", "State", "look", "setting"]
 
-ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
-    algorithm.name: algorithm
-    for algorithm in (Naive, ANaive, EM, AEM, ANMD, ThreeBlock, ThreeBlockFactored, QuasiNewton, TSVD)
-}
+ALGORITHMS: dict[str, type[Algorithm]] = {}
+for _place in _PLACES:
+    _module, _, _class = _place.partition(".")
+    _algorithm = getattr(import_module(f"{__name__}.{_module}"), _class)
+    ALGORITHMS[_algorithm.name] = _algorithm
 
-AUTO = QuasiNewton.name
+AUTO = "qn"
 """What algorithm="auto" means."""

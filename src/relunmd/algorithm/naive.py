@@ -1,57 +1,87 @@
-"""Naive and A-Naive (Saul; section 2 of the paper): Z = P(Θ), Θ = TSVD_r(Z), and momentum on Z."""
+"""Naive and A-Naive (Saul; section 2 of the paper): Z = P(Θ), Θ = TSVD_r(Z), and momentum on Z.
+
+The loop is cut after the TSVD: one pass forms Θ = WH and its error, makes Z from it, adds the momentum of equation (4),
+Z^(k+1) ← Z^(k+1) + α (Z^k − Z^(k−1)), and makes the first sweep of the TSVD of Z; the further sweeps follow. The state
+is thus ahead of the factors it reports.
+
+From the nuclear initialization two sweeps give the iteration counts of exact TSVDs on the paper's matrices. From a
+random one the first TSVDs are less exact, and on sparse X a run may take another path: on a planted 200×150 matrix of
+rank 8 with 95 % zeros A-NMD reaches 0.0095 to 0.039 in 120 iterations with two sweeps, 0.014 to 0.016 with twelve
+(three seeds).
+"""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from relunmd.algorithm.alternating import Alternating, AlternatingState
-from relunmd.algorithm.interface import Array, State, in_unit_interval
+from relunmd.algorithm.base import Algorithm
+from relunmd.algorithm.settings import setting
+from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import BlockFunction, Rows, Sums
-from relunmd.engine.linalg import share_of_sweep
-from relunmd.engine.linalg.truncated_svd import empty_share
+from relunmd.engine.linalg import Sweep, empty_share, polish, share_of_sweep, starting_basis
 from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
 
 __all__ = ["ANaive", "Naive"]
 
 
-def _project_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha: float, sigma: float) -> Sums:
-    squares = 0.0
-    sums = empty_share(x, V)
+def _project_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha: float) -> Sums:
+    sums = empty_share(x, V) | {"squares": 0.0}
     for tile in x.tiles():
-        at = tile.rows
-        Z = out["Z"][at]
-        T = x.theta(tile, rows["W"], H)
-        squares += kernels.project(T, tile.X, tile.scale, Z)
+        Z = out.Z[tile.rows]
+        sums["squares"] += kernels.project(x.theta(tile, rows.W, H), *tile.scaled, Z)
         if alpha:
-            kernels.add_difference(Z, rows["Z"][at], rows["Z_before"][at], alpha)
-        share_of_sweep(Z, out["Y"][at], sums, V)
-    return sums | {"squares": squares}
+            kernels.add_difference(Z, rows.Z[tile.rows], rows.Z_before[tile.rows], alpha)
+        share_of_sweep(Z, out.Y[tile.rows], sums, V)
+    return sums
 
 
 @dataclass(frozen=True)
-class Naive(Alternating[AlternatingState]):
+class Naive(Algorithm):
     """Alternate between Z = P(Θ) and Θ = TSVD_r(Z); `sweeps` passes of 4mn(r+8) flops an iteration.
 
     Parameters
     ----------
-    sweeps : passes spent on a TSVD, warm-started from the last; see `Alternating`
+    sweeps : int, default=2
+        Passes for each TSVD, warm-started from the last; see `relunmd.algorithm.naive`.
     """
 
-    name: ClassVar[str] = "naive"
-    summary: ClassVar[str] = "Saul's projection and TSVD in turn: slow, the latent residual never rises"
-    state_type: ClassVar[type[State]] = AlternatingState
-    dense_arrays: ClassVar[int] = 1
-    block: ClassVar[BlockFunction] = _project_block
+    name = "naive"
+    summary = "Saul's projection and TSVD in turn: slow, the latent residual never rises"
+    keeps = {"W_next": "mr", "H_next": "rn", "V": "np float64"}
+    writes = ("Z",)
+    block: ClassVar[BlockFunction] = staticmethod(_project_block)
+    sweeps: int = setting(2, ge=1)
 
-    def start(self, problem: Problem, W: Array, H: Array) -> AlternatingState:
-        return self._advance(problem, W, H)
+    @property
+    def momentum(self) -> float:
+        return 0.0
 
-    def step(self, problem: Problem, state: AlternatingState) -> AlternatingState:
-        return self._advance(problem, state.W_next, state.H_next, state)
+    def start(self, problem: Problem, W: Array, H: Array) -> State:
+        return self._advance(problem, W, H)[0]
 
-    def _state(self, problem: Problem, common: dict[str, Any], sums: Sums, sigma2: float) -> AlternatingState:
-        return AlternatingState(**common)
+    def step(self, problem: Problem, state: State) -> State:
+        return self._advance(problem, state.W_next, state.H_next, state)[0]
+
+    def _first_Z(self, problem: Problem, Z: Array) -> Array:
+        """Z⁰, which the paper leaves open: Z¹ itself, so that the first momentum is zero."""
+        return Z
+
+    def _advance(
+        self, problem: Problem, W: Array, H: Array, before: State | None = None, **shared: float
+    ) -> tuple[State, Array, Sums]:
+        """Evaluate W, H and find the next; also return Z and the sums of the pass."""
+        V = starting_basis(H, problem.shape) if before is None else before.V
+        rows, alpha = {"W": W}, 0.0
+        if before is not None and self.momentum:
+            rows, alpha = {"W": W, "Z": before.Z, "Z_before": before.Z_before}, self.momentum
+        out = {"Z": problem.shape[1], "Y": V.shape[1]}
+        new, sums = problem.run(self.block, rows, out, H=H, V=V.astype(problem.dtype), alpha=alpha, **shared)
+        found = polish(problem, new.Z, Sweep(new.Y, sums["S"], sums["YY"]), self.sweeps)
+        kept: dict[str, Any] = {"W_next": found.W, "H_next": found.H, "V": found.V}
+        if "Z" in self.keeps:
+            kept |= {"Z": new.Z, "Z_before": self._first_Z(problem, new.Z) if before is None else before.Z}
+        return State(W, H, problem.relative(sums["squares"]), **kept), new.Z, sums
 
 
 @dataclass(frozen=True)
@@ -60,19 +90,17 @@ class ANaive(Naive):
 
     Parameters
     ----------
-    sweeps : passes spent on a TSVD
-    alpha : the momentum in [0, 1), the paper's 0.7 (its authors' driver for Table 2 used 0.5)
+    sweeps : int, default=2
+        Passes for each TSVD.
+    alpha : float, default=0.7
+        The momentum in [0, 1), with the paper's default (the authors' driver for Table 2 used 0.5).
     """
 
-    alpha: float = 0.7
-    name: ClassVar[str] = "a-naive"
-    summary: ClassVar[str] = "Naive with Polyak's momentum on Z"
-    dense_arrays: ClassVar[int] = 3
+    name = "a-naive"
+    summary = "Naive with Polyak's momentum on Z"
+    keeps = {**Naive.keeps, "Z": "mn", "Z_before": "mn"}
+    alpha: float = setting(0.7, ge=0, lt=1)
 
     @property
     def momentum(self) -> float:
-        return float(self.alpha)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        in_unit_interval(self, "alpha")
+        return self.alpha

@@ -18,11 +18,12 @@ first 50 passes.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
 
 import numpy as np
 
-from relunmd.algorithm.interface import Algorithm, Array, Shape, State, at_least_zero, balanced, in_unit_interval
+from relunmd.algorithm.base import Algorithm, balanced
+from relunmd.algorithm.settings import setting
+from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
 from relunmd.engine.linalg import gram_solve, gram_solve_right, right_inverse
@@ -30,42 +31,25 @@ from relunmd.engine.matrix import Block
 from relunmd.engine.passes import LATENT, residual_strip
 from relunmd.engine.problem import Problem
 
-__all__ = ["ThreeBlockFactored", "ThreeBlockFactoredState"]
+__all__ = ["ThreeBlockFactored"]
 
 _GROWTH = 1.05
 _SHRINKAGE = 2.0
 
 
-@dataclass(frozen=True, eq=False)
-class ThreeBlockFactoredState(State):
-    """W and H are the extrapolated factors that the pass evaluated."""
-
-    W_plain: Annotated[Array, Shape("mr")]
-    """The step from there, and the one before it: between them lies the momentum."""
-    H_plain: Annotated[Array, Shape("rn")]
-    W_before: Annotated[Array, Shape("mr")]
-    H_before: Annotated[Array, Shape("rn")]
-    objective: float
-    """½L² + ½λ(‖W‖² + ‖H‖²), which is not to rise."""
-    latent: float
-    """L(WH) / ‖X‖."""
-    beta: float
-    restarted: bool
-
-    def columns(self) -> dict[str, float]:
-        return {"latent": self.latent, "beta": self.beta, "restarted": float(self.restarted)}
-
-
 @dataclass(frozen=True)
-class ThreeBlockFactored(Algorithm[ThreeBlockFactoredState]):
+class ThreeBlockFactored(Algorithm):
     """3B with momentum on the factors; one pass and at most 6mnr flops an iteration, six arrays like W and H.
 
     Parameters
     ----------
-    beta : the momentum β in [0, 1) to begin with
-    adapt : whether β changes as the run goes; False keeps it, and only restarts when the residual rises
-    ridge : λ/‖X‖ ≥ 0 of a term ½λ(‖W‖² + ‖H‖²) beside ½L², which keeps W and H from drifting far for
-        next to nothing; 1e-4 is felt, 1e-2 is strong
+    beta : float, default=0.8
+        The first momentum β in [0, 1).
+    adapt : bool, default=True
+        Whether β changes during the run; False keeps it, and only restarts when the residual increases.
+    ridge : float, default=0
+        λ/‖X‖ ≥ 0 of a term ½λ(‖W‖² + ‖H‖²) added to ½L², which keeps W and H from growing for little gain; 1e-4 has an
+        effect, 1e-2 is strong.
 
     Examples
     --------
@@ -76,33 +60,38 @@ class ThreeBlockFactored(Algorithm[ThreeBlockFactoredState]):
     (8, 200)
     """
 
-    beta: float = 0.8
-    adapt: bool = True
-    ridge: float = 0.0
-    name: ClassVar[str] = "3b-factored"
-    summary: ClassVar[str] = "3B with momentum on the factors: any kind of X, nothing of its size kept"
-    state_type: ClassVar[type[State]] = ThreeBlockFactoredState
+    name = "3b-factored"
+    summary = "3B with momentum on the factors: any kind of X, nothing of its size kept"
+    # W and H are the extrapolated factors that the pass evaluated; W_plain, H_plain are the step from there.
+    keeps = {
+        "W_plain": "mr",
+        "H_plain": "rn",
+        "W_before": "mr",
+        "H_before": "rn",
+        "objective": float,
+        "latent": float,
+        "beta": float,
+        "restarted": bool,
+    }
+    reports = ("latent", "beta", "restarted")
+    beta: float = setting(0.8, ge=0, lt=1)
+    adapt: bool = setting(True)
+    ridge: float = setting(0.0, ge=0)
 
-    def __post_init__(self) -> None:
-        in_unit_interval(self, "beta")
-        at_least_zero(self, "ridge")
-
-    def start(self, problem: Problem, W: Array, H: Array) -> ThreeBlockFactoredState:
+    def start(self, problem: Problem, W: Array, H: Array) -> State:
         if self.ridge > 0:
             W, H = balanced(W, H)
-        begin = ThreeBlockFactoredState(
-            W, H, np.inf, W, H, W, H, objective=np.inf, latent=np.inf, beta=float(self.beta), restarted=True
-        )
-        return self.step(problem, begin)
+        numbers = {"objective": np.inf, "latent": np.inf, "beta": self.beta, "restarted": True}
+        return self.step(problem, State(W, H, np.inf, W_plain=W, H_plain=H, W_before=W, H_before=H, **numbers))
 
-    def step(self, problem: Problem, state: ThreeBlockFactoredState) -> ThreeBlockFactoredState:
+    def step(self, problem: Problem, state: State) -> State:
         """Extrapolate, evaluate, and make the two least-squares steps; one pass."""
         W, H, beta = state.W_plain, state.H_plain, state.beta
         momentum = 0.0 if state.restarted else beta
-        penalty = float(self.ridge) * float(np.sqrt(problem.facts.squares))
+        penalty = self.ridge * float(np.sqrt(problem.facts.squares))
         H_point = np.empty_like(H)
         kernels.extrapolate_rows(H, state.H_before, H_point, momentum)
-        rows, sums = problem.run(
+        new, sums = problem.run(
             _block,
             {"W": W, "before": state.W_before},
             {"point": problem.rank, "W": problem.rank},
@@ -123,11 +112,11 @@ class ThreeBlockFactored(Algorithm[ThreeBlockFactoredState]):
         if self.adapt and not state.restarted:  # Also from β = 0, where it would stay otherwise.
             gap = min(1.0, (1 - beta) * _SHRINKAGE) if rose else (1 - beta) / _GROWTH
             beta = 1 - gap
-        return ThreeBlockFactoredState(
-            W=rows["point"],
+        return State(
+            W=new.point,
             H=H_point,
             error=problem.relative(error_squares),
-            W_plain=rows["W"],
+            W_plain=new.W,
             H_plain=H_plain,
             W_before=W,
             H_before=H,
@@ -139,8 +128,8 @@ class ThreeBlockFactored(Algorithm[ThreeBlockFactoredState]):
 
 
 def _block(x: Block, rows: Rows, out: Rows, *, H: Array, inverse: Array, momentum: float, shrink: Array | None) -> Sums:
-    point, plain = out["point"], out["W"]
-    kernels.extrapolate_rows(rows["W"], rows["before"], point, momentum)
+    point, plain = out.point, out.W
+    kernels.extrapolate_rows(rows.W, rows.before, point, momentum)
     rank = len(H)
     WG, products, squares = x.sums(inverse.shape), x.sums((rank, 2 * rank)), np.zeros((len(point), 2))
     for at in x.strips:

@@ -1,36 +1,31 @@
 """The paper's baseline: max(0, X_r), X_r the rank-r TSVD of X."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from relunmd.algorithm.interface import Algorithm, Array, State
+from relunmd.algorithm.base import Algorithm
+from relunmd.algorithm.state import Array, State
 from relunmd.engine.problem import Problem
 from relunmd.init import TSVDInit
 
-__all__ = ["TSVD", "TSVDState"]
-
-
-@dataclass(frozen=True, eq=False)
-class TSVDState(State):
-    @property
-    def done(self) -> bool:
-        return True
+__all__ = ["TSVD"]
 
 
 @dataclass(frozen=True)
-class TSVD(Algorithm[TSVDState]):
-    """The TSVD of X, whatever the start: no iterations, 4 to 20 passes, nothing of size m×n kept."""
+class TSVD(Algorithm):
+    """The TSVD of X, whatever the initialization: no iterations, 4 to 20 passes, nothing of size m×n kept."""
 
-    name: ClassVar[str] = "tsvd"
-    summary: ClassVar[str] = "the baseline max(0, X_r): one truncated SVD, no iterations"
-    state_type: ClassVar[type[State]] = TSVDState
-    default_init: ClassVar[str] = "random"
+    name = "tsvd"
+    summary = "the baseline max(0, X_r): one truncated SVD, no iterations"
+    default_init = "random"
 
-    def start(self, problem: Problem, W: Array, H: Array) -> TSVDState:
+    def start(self, problem: Problem, W: Array, H: Array) -> State:
         W, H = TSVDInit().make(problem, np.random.default_rng(0))
-        return TSVDState(W, H, problem.error(W, H))
+        return State(W, H, problem.error(W, H))
 
-    def step(self, problem: Problem, state: TSVDState) -> TSVDState:
+    def step(self, problem: Problem, state: State) -> State:
         return state
+
+    def finished(self, state: State) -> bool:
+        return True

@@ -121,9 +121,9 @@ def compare(
     from relunmd.io.readers import open_matrix
 
     with ExitStack() as stack, _resumable(output):
-        with shared.working(f"opening {shared.spoken(matrix)}", quiet):
+        with shared.working(f"opening {shared.one_line(matrix)}", quiet):
             opened = stack.enter_context(open_matrix(matrix, array, names))
-        shared.tell_note(opened, matrix, quiet)
+        shared.echo_note(opened, matrix, quiet)
         entry = opened.entry
         if entry.columns is not None and labels is None and not quiet:
             shared.echo("The names of the columns are shown with the components.", err=True)
@@ -151,7 +151,7 @@ def compare(
         told = {"page": str(found.page), "finding": finding(found), "errors": errors, "notes": list(found.notes)}
         shared.echo(json.dumps(told))
     elif not quiet:
-        shared.echo(shared.spoken(finding(found)))
+        shared.echo(shared.one_line(finding(found)))
         shared.echo(str(found.page))
     made = {run["algorithm"] for run in found.runs}
     if any(label not in made for label in found.labels):  # It failed at every rank, as a note says.

@@ -1,4 +1,4 @@
-"""`relunmd data`: matrices to try things on."""
+"""`relunmd data`: example data sets."""
 
 from typing import Any
 
@@ -7,10 +7,8 @@ from click.shell_completion import CompletionItem
 
 from relunmd.cli import shared
 
-__all__ = ["data"]
 
-
-def _complete(context: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _complete_names(context: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from relunmd import datasets
 
     return [CompletionItem(name) for name in datasets.LOADERS if name.startswith(incomplete)]
@@ -18,32 +16,32 @@ def _complete(context: click.Context, option: click.Parameter, incomplete: str) 
 
 @click.group()
 def data() -> None:
-    """Matrices to try things on.
+    """List and fetch example data sets.
 
-    Files are looked for in the folder named by RELUNMD_DATA and in a cache, and downloaded where there is a network.
+    Files are searched in the folder named by RELUNMD_DATA and in a cache, and downloaded otherwise.
     """
 
 
 @data.command("list", epilog="\b\nExample:\n  relunmd data list")
 def list_() -> None:
-    """The data sets by name, and whether they are here."""
+    """List the data sets and whether they are available locally."""
     from relunmd import datasets
 
     width = max(len(name) for name in datasets.LOADERS)
     for name, loader in datasets.LOADERS.items():
         where = datasets.where(name)
-        line = (loader.__doc__ or "").partition("\n")[0].rstrip(".")  # There is none with python -OO.
+        line = (loader.__doc__ or "").partition("\n")[0].rstrip(".")  # python -OO removes docstrings.
         shared.echo(f"{name:{width}}  {line}")
-        shared.echo(f"{'':{width}}  {'here: ' + where if where else 'not here; fetch gets it, or says how'}")
+        shared.echo(f"{'':{width}}  {f'available: {where}' if where else 'not available; use fetch to download it'}")
 
 
 @data.command(epilog="\b\nExample:\n  relunmd data fetch digits -o digits.npy")
-@click.argument("name", shell_complete=_complete)
-@click.option("--output", "-o", metavar="FILE", type=click.Path(), help="Where to; NAME.npy or NAME.npz if not given.")
+@click.argument("name", shell_complete=_complete_names)
+@click.option("--output", "-o", metavar="FILE", type=click.Path(), help="NAME.npy or NAME.npz by default.")
 @shared.force_option
 @shared.quiet_option
 def fetch(name: str, output: str | None, force: bool, quiet: bool) -> None:
-    """Write the data set NAME to a file, downloaded if need be and checked."""
+    """Write the data set NAME to a file; download and verify it if necessary."""
     from scipy import sparse
 
     from relunmd import datasets
@@ -53,7 +51,7 @@ def fetch(name: str, output: str | None, force: bool, quiet: bool) -> None:
         check_suffix(shared.check_output(output, force))
     X: Any = datasets.load(name)
     stored = sparse.issparse(X)
-    target = output if output is not None else f"{name}{'.npz' if stored else '.npy'}"
+    target = output or f"{name}{'.npz' if stored else '.npy'}"
     place = shared.check_output(target, force)
     write_matrix(place, Parts(X.shape, X.dtype, True, iter([X.tocsr()])) if stored else Parts.of(X))
     if not quiet:

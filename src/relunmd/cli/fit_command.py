@@ -1,36 +1,34 @@
-"""`relunmd fit`: a decomposition of a matrix file, with live progress, that Ctrl-C cannot lose."""
+"""`relunmd fit`: decompose a matrix file, with live progress; Ctrl-C saves the best factors so far."""
 
 from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click import FloatRange, IntRange
 from click.shell_completion import CompletionItem
 
 from relunmd.cli import shared
+from relunmd.cli.process import InterruptHandler
 from relunmd.errors import FileError, InputError
 
 if TYPE_CHECKING:
     from relunmd.algorithm import Algorithm
     from relunmd.result import Decomposition
 
-__all__ = ["fit"]
+_MATRIX_SUFFIXES = {".npy", ".mtx", ".mat", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".h5ad", ".zarr", ".gz"}
+_POSITIVE, _TOL = FloatRange(0, min_open=True), FloatRange(0, 1, max_open=True)
+_LIMITS = ("target_error", "tol", "max_iter", "max_time")
 
-_OTHER_SUFFIXES = {".npy", ".mtx", ".mat", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".h5ad", ".zarr", ".gz"}
-"""Of files that a model is not."""
 
+def _complete_names(context: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the names of algorithms or initializations; for --init also files."""
+    import relunmd
 
-def _names(kind: str) -> Any:
-    """Completes the names that the library knows, with a line on each."""
-
-    def complete(context: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        import relunmd
-
-        known = {"auto": "the default"} | (relunmd.algorithms() if kind == "algorithm" else relunmd.inits())
-        found = [CompletionItem(name, help=line) for name, line in known.items() if name.startswith(incomplete)]
-        return found if found or kind == "algorithm" else [CompletionItem(incomplete, type="file")]
-
-    return complete
+    known = relunmd.algorithms() if option.name == "algorithm" else relunmd.inits()
+    names = ({"auto": "the default"} | known).items()
+    found = [CompletionItem(name, help=summary) for name, summary in names if name.startswith(incomplete)]
+    return found if found or option.name == "algorithm" else [CompletionItem(incomplete, type="file")]
 
 
 @click.command(
@@ -39,94 +37,48 @@ Examples:
   relunmd fit digits.npy --rank 16 --seed 0 -o model.npz
   relunmd fit digits.npy -r 16 --target-error 0.2 --json -q -o small.npz
   relunmd fit digits.npy -r 16 --max-time 60 --checkpoint run.npz -o long.npz
-  relunmd fit digits.npy -r 20 --init model.npz --max-iter 50 -o better.npz
-
-\b
-Ctrl-C, SIGTERM and SIGHUP save the best so far. With --checkpoint the same
-command resumes after them, a kill or a limit that was too small, and ends with
-the same model as if it had never stopped; its own MODEL it overwrites without
---force. Exit codes: 0; 2 for what cannot be used; 130 after Ctrl-C; 1 if it
-failed, or saved MODEL in another folder. Messages that cannot be printed are
-dropped."""
+  relunmd fit digits.npy -r 20 --init model.npz --max-iter 50 -o better.npz"""
 )
 @click.argument("matrix", metavar="INPUT", type=click.Path())
-@click.option("--rank", "-r", type=click.IntRange(min=1), required=True, metavar="R", help="Number of components.")
+@click.option("--rank", "-r", type=IntRange(1), required=True, metavar="R", help="Number of components.")
 @click.option("--output", "-o", required=True, metavar="MODEL", type=click.Path(), help="The model, a .npz file.")
 @click.option(
-    "--algorithm",
-    default="auto",
-    metavar="NAME",
-    shell_complete=_names("algorithm"),
-    help="One of `relunmd algorithms`; auto, the default, is the best in general.",
+    "--algorithm", default="auto", metavar="NAME", shell_complete=_complete_names, help="See `relunmd algorithms`."
 )
 @click.option(
     "--init",
     default="auto",
     metavar="NAME|MODEL",
-    shell_complete=_names("init"),
-    help="A start of `relunmd algorithms`, or a model of the same or a smaller rank to go on from.",
+    shell_complete=_complete_names,
+    help="Initialization: see `relunmd algorithms`; or a model of the same or a smaller rank.",
 )
-@click.option(
-    "--target-error", type=click.FloatRange(0, 1), metavar="E", help="Stop once the relative error is at most this."
-)
+@click.option("--target-error", type=FloatRange(0, 1), metavar="E", help="Stop when the relative error is at most E.")
 @click.option(
     "--tol",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=_TOL,
     default=1e-4,
-    show_default=True,
-    metavar="SHARE",
-    help="Stop once the error has fallen by less than this share in 10 iterations; 0 turns it off.",
+    metavar="FRACTION",
+    help="Stop if the error decreases by less than this fraction in 10 iterations; 0 disables it.",
 )
-@click.option(
-    "--max-iter",
-    type=click.IntRange(min=0),
-    default=1000,
-    show_default=True,
-    metavar="N",
-    help="Maximum number of iterations.",
-)
-@click.option(
-    "--max-time",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Maximum time; an iteration that has begun is finished.",
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", help="The same seed gives the same model, with any --threads."
-)
-@click.option(
-    "--dtype", type=click.Choice(["float32", "float64"]), help="What to compute in; by default as the matrix is stored."
-)
+@click.option("--max-iter", type=IntRange(0), default=1000, metavar="N", help="Maximum number of iterations.")
+@click.option("--max-time", type=_POSITIVE, metavar="SECONDS", help="Time limit; the current iteration is finished.")
+@click.option("--seed", "random_state", type=IntRange(0), metavar="N", help="Same seed, same model, for any --threads.")
+@click.option("--dtype", type=click.Choice(["float32", "float64"]), help="Floating-point type; by default as INPUT.")
 @shared.threads_option
 @click.option(
     "--dask",
-    "dask",
     metavar="ADDRESS|local",
-    help="Compute on a Dask cluster: its scheduler's address, or local for worker processes here, --threads of them.",
+    help="Use a Dask cluster: its address, or local for --threads worker processes.",
 )
 @click.option(
-    "--starts",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    metavar="K",
-    help="Race K starts and keep the best.",
+    "--starts", "n_starts", type=IntRange(1), default=1, metavar="K", help="Race K initializations and keep the best."
 )
 @click.option(
-    "--ridge",
-    type=click.FloatRange(0),
-    default=0.0,
-    metavar="λ",
-    help="Adds λ‖X‖(‖W‖² + ‖H‖²) to the squared error; 1e-4 to 1e-2 is usual.",
+    "--ridge", type=FloatRange(0), default=0.0, metavar="λ", help="Add λ‖X‖(‖W‖² + ‖H‖²); usual: 1e-4 to 1e-2."
 )
 @click.option("--checkpoint", metavar="FILE", type=click.Path(), help="Save the run here, and resume from it.")
 @click.option(
-    "--checkpoint-every",
-    type=click.FloatRange(0),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Seconds between two checkpoints, at least.",
+    "--checkpoint-every", type=FloatRange(0), default=60.0, metavar="SECONDS", help="Minimum time between checkpoints."
 )
 @shared.matrix_options
 @shared.force_option
@@ -134,112 +86,87 @@ dropped."""
 @shared.quiet_option
 def fit(
     matrix: str,
-    rank: int,
     output: str,
-    algorithm: str,
-    init: str,
-    target_error: float | None,
-    tol: float,
-    max_iter: int,
-    max_time: float | None,
-    seed: int | None,
-    dtype: str | None,
-    threads: int | None,
-    dask: str | None,
-    starts: int,
-    ridge: float,
     checkpoint: str | None,
-    checkpoint_every: float,
+    algorithm: str,
+    ridge: float,
+    dask: str | None,
+    threads: int | None,
     array: str | None,
     names: str | None,
     force: bool,
     as_json: bool,
     quiet: bool,
+    **options: Any,
 ) -> None:
-    """Find W and H of rank R with X ≈ max(0, WH), X being the matrix in INPUT.
+    """Find W and H of rank R with X ≈ max(0, WH), where X is the matrix in INPUT.
 
-    INPUT is a matrix file of any known kind, a Zarr store or a folder of grey images. A .npy, .h5 or .zarr larger than
-    memory is read a part at a time. With --dask it is a Zarr store, an HDF5, .npy or Parquet file, or a folder of .npy,
-    .npz or .parquet files with some rows each, which the workers read.
+    INPUT is a matrix file of any supported format, a Zarr store or a folder of grayscale images. A .npy, .h5 or .zarr
+    larger than memory is read in parts. With --dask it is a Zarr store, an HDF5, .npy or Parquet file, or a folder of
+    .npy, .npz or .parquet files with some rows each, which the workers read.
+
+    Ctrl-C, SIGTERM and SIGHUP save the best factors so far. With --checkpoint the same command resumes after them,
+    after a kill or with a larger limit, and ends with the same model as an uninterrupted run; it overwrites its own
+    MODEL without --force.
+
+    Exit codes: 0; 2 for invalid input; 130 after Ctrl-C; 1 if the run failed or MODEL was saved in another folder.
+    Messages that cannot be printed are dropped.
     """
     import relunmd
+    from relunmd.arguments import check_limits
     from relunmd.io.archive import kind_of
-    from relunmd.io.readers import open_matrix
     from relunmd.loop.progress_display import ProgressDisplay
-    from relunmd.validation import check_limits
 
     shared.check_input(matrix)
-    method = _method(algorithm, ridge)
-    limits = check_limits(target_error, tol, max_iter, max_time)
-    read = [matrix] if checkpoint is None else [matrix, checkpoint]
-    place = shared.check_output(output, force or _goes_on(output, checkpoint), *read)
-    if Path(output).suffix in _OTHER_SUFFIXES:
-        raise InputError(f"The model is a .npz file. Got {output}, by its name something else.")
-    start = _start(init, rank)
+    method = _algorithm(algorithm, ridge)
+    limits = check_limits(*(options[name] for name in _LIMITS))
+    inputs = [matrix] if checkpoint is None else [matrix, checkpoint]
+    place = shared.check_output(output, force or _is_of_same_run(output, checkpoint), *inputs)
+    if Path(output).suffix in _MATRIX_SUFFIXES:
+        raise InputError(f"--output must be a .npz file. Got {output}.")
+    options["init"] = _initial(options["init"], options["rank"])
     if checkpoint is not None and kind_of(Path(checkpoint)) == "checkpoint" and not quiet:
-        shared.echo(f"Going on from {checkpoint}.", err=True)
-    with shared.Presses() as presses, ExitStack() as stack:
-        if dask is None:
-            opened = stack.enter_context(open_matrix(matrix, array, names))
-            shared.tell_note(opened, matrix, quiet)
-            X = opened.X
-        else:
-            from relunmd.cli.dask_option import on_dask
-
-            X = stack.enter_context(on_dask(dask, matrix, array, names, threads, quiet))
-        title = f"{method.name}, rank {rank}"
+        shared.echo(f"Resuming from {checkpoint}.", err=True)
+    with InterruptHandler() as interrupts, ExitStack() as stack:
+        X = _open(stack, dask, matrix, threads, quiet, array=array, names=names)
+        title = f"{method.name}, rank {options['rank']}"
         with nullcontext() if quiet else ProgressDisplay(title, limits, shared.console()) as display:
 
             def after_iteration(step: relunmd.Progress) -> bool:
-                presses.something_to_save = True
+                interrupts.can_save = True
                 if display is not None:
                     display(step)
-                if presses.heard:
+                if interrupts.interrupted:
                     raise KeyboardInterrupt
                 return False
 
-            d = relunmd.decompose(
-                X,
-                rank,
-                method,
-                start,
-                target_error=target_error,
-                tol=tol,
-                max_iter=max_iter,
-                max_time=max_time,
-                random_state=seed,
-                dtype=dtype,
-                n_jobs=threads or shared.ALL_CORES,
-                n_starts=starts,
-                callback=after_iteration,
-                checkpoint=checkpoint,
-                checkpoint_every=checkpoint_every,
-            )
-            presses.something_to_save = True  # A run that was resumed may have ended without an iteration.
-        presses.heard = presses.heard or d.status is relunmd.Status.INTERRUPTED
-        presses.saving = True
-        output, elsewhere = _saved(d, place, output, checkpoint)
-        _tell(d, matrix, output, checkpoint, as_json, quiet)
+            options |= {"n_jobs": threads or shared.ALL_CORES, "checkpoint": checkpoint}
+            d = relunmd.decompose(X, algorithm=method, callback=after_iteration, **options)
+            interrupts.can_save = True  # A resumed run may end without an iteration.
+        interrupts.interrupted |= d.status is relunmd.Status.INTERRUPTED
+        interrupts.saving = True
+        saved = _save(d, place, output, checkpoint)
+        _report(d, matrix, saved, checkpoint, as_json, quiet)
         if ridge > 0 and d.best_iter == 0 < d.n_iter:
-            shared.echo("Warning: no iteration was better than the start; a smaller --ridge may be.", err=True)
-        if target_error is not None and d.status is not relunmd.Status.TARGET and not quiet:
-            shared.echo(f"--target-error {target_error:g} was not reached.", err=True)
+            shared.echo("Warning: no iteration improved the initial factors; try a smaller --ridge.", err=True)
+        if limits.target_error is not None and d.status is not relunmd.Status.TARGET and not quiet:
+            shared.echo(f"--target-error {limits.target_error:g} was not reached.", err=True)
     codes = {relunmd.Status.INTERRUPTED: shared.INTERRUPTED, relunmd.Status.FAILED: 1, relunmd.Status.READ_FAILED: 1}
-    click.get_current_context().exit(codes.get(d.status, int(elsewhere)))
+    click.get_current_context().exit(codes.get(d.status, int(saved != output)))
 
 
-def _method(name: str, ridge: float) -> "Algorithm[Any]":
-    """The algorithm of that name, with a ridge if one is given."""
+def _algorithm(name: str, ridge: float) -> "Algorithm":
+    """Return the algorithm of that name with the given ridge."""
     import relunmd
-    from relunmd.validation import check_algorithm, check_ridge
+    from relunmd.arguments import check_algorithm, check_ridge
 
     if name.lower() not in {"auto", *relunmd.algorithms()}:
         raise InputError(f"--algorithm must be one of auto, {', '.join(relunmd.algorithms())}. Got {name!r}.")
     return check_ridge(check_algorithm(name), ridge)
 
 
-def _goes_on(output: str, checkpoint: str | None) -> bool:
-    """Whether the model that is there is of the run that the checkpoint is of: its continuation may replace it."""
+def _is_of_same_run(output: str, checkpoint: str | None) -> bool:
+    """Return whether an existing model was saved by the run of the checkpoint, which may then overwrite it."""
     if checkpoint is None or not Path(checkpoint).exists() or not Path(output).is_file():
         return False
     from relunmd.loop.checkpoint import written_by
@@ -252,109 +179,94 @@ def _goes_on(output: str, checkpoint: str | None) -> bool:
     return written_by(Path(checkpoint), model.history.columns)
 
 
-def _start(init: str, rank: int) -> "str | Decomposition":
-    """A start by its name, or the model in a file."""
+def _initial(init: str, rank: int) -> "str | Decomposition":
+    """Return the name of an initialization, or the model in a file."""
     import relunmd
-    from relunmd.init import INITS
 
-    if init.lower() in INITS or init.lower() == "auto":
+    if init.lower() in {"auto", *relunmd.inits()}:
         return init
     if not Path(init).exists():
-        raise InputError(f"--init must be one of {', '.join(INITS)}, or a model file. Got {init!r}.")
+        raise InputError(f"--init must be one of {', '.join(relunmd.inits())}, or a model file. Got {init!r}.")
     model = relunmd.Decomposition.load(init)
     if model.rank > rank:
         raise InputError(f"--init must be a model of rank {rank} or less. {init} has rank {model.rank}.")
     return model
 
 
-def _saved(d: "Decomposition", place: Path, output: str, checkpoint: str | None) -> tuple[str, bool]:
-    """Save the model; where that fails, in another folder: hours may have gone into it.
+def _open(stack: ExitStack, dask: str | None, matrix: str, threads: int | None, quiet: bool, **reading: Any) -> Any:
+    """Open the matrix here or on a Dask cluster, until `stack` is closed."""
+    if dask is not None:
+        from relunmd.cli.dask_option import on_dask
 
-    Returns its path and whether it is another than `output`. Raises a ClickException if no folder takes it.
+        return stack.enter_context(on_dask(dask, matrix, threads=threads, quiet=quiet, **reading))
+    from relunmd.io.readers import open_matrix
+
+    opened = stack.enter_context(open_matrix(matrix, **reading))
+    shared.echo_note(opened, matrix, quiet)
+    return opened.X
+
+
+def _save(d: "Decomposition", place: Path, output: str, checkpoint: str | None) -> str:
+    """Save the model and return its path, which is in another folder if it cannot be written to `place`.
+
+    Raises a ClickException if it cannot be saved anywhere.
     """
     import tempfile
 
     try:
         d.save(place)
-        return output, False
+        return output
     except (FileError, OSError) as failure:
         reason = str(failure)
     folders = _other_folders(place, checkpoint)
     for folder in folders:
-        try:
-            with ExitStack() as stack:
-                made = Path(tempfile.mkdtemp(prefix="relunmd-", dir=folder))
-                stack.callback(made.rmdir)
-                d.save(made / place.name)
-                stack.pop_all()
-        except (FileError, OSError):
-            continue
-        other = str(made / place.name)
-        shared.echo(f"Warning: {shared.spoken(reason)} The model is saved in {other} instead.", err=True)
-        return other, True
-    rest = "It is lost; --checkpoint FILE would have kept the run."
+        with suppress(FileError, OSError), ExitStack() as stack:
+            new = Path(tempfile.mkdtemp(prefix="relunmd-", dir=folder))
+            stack.callback(new.rmdir)
+            d.save(new / place.name)
+            stack.pop_all()
+            saved = str(new / place.name)
+            shared.echo(f"Warning: {shared.one_line(reason)} The model is saved in {saved} instead.", err=True)
+            return saved
+    rest = "The result is lost; use --checkpoint FILE to keep a run."
     if checkpoint is not None and Path(checkpoint).exists():
-        rest = f"The run is kept in {checkpoint}: make room, and give the same command again."
-    raise shared.failed(f"{reason} The model cannot be saved in {', '.join(map(str, folders))} either. {rest}")
+        rest = f"The run is kept in {checkpoint}: free some space and repeat the command."
+    tried = ", ".join(map(str, folders))
+    raise click.ClickException(shared.one_line(f"{reason} The model cannot be saved in {tried} either. {rest}"))
 
 
 def _other_folders(place: Path, checkpoint: str | None) -> list[Path]:
-    """Where a model may go that its own folder does not take, best first."""
+    """Return the folders to try if a model cannot be written to its own, best first."""
     import tempfile
 
     found = []
-    with suppress(OSError):  # None is writable.
-        found.append(Path(tempfile.gettempdir()))
-    found.append(Path.cwd())
-    with suppress(RuntimeError):  # There is none.
-        found.append(Path.home())
+    for folder in (tempfile.gettempdir, Path.cwd, Path.home):
+        with suppress(OSError, RuntimeError):  # It does not exist or is not writable.
+            found.append(Path(folder()))
     if checkpoint is not None:
         found.append(Path(checkpoint).parent)
     resolved = dict.fromkeys(folder.resolve() for folder in found)
     return [folder for folder in resolved if folder != place.parent.resolve()]
 
 
-def _tell(d: "Decomposition", matrix: str, output: str, checkpoint: str | None, as_json: bool, quiet: bool) -> None:
+def _report(d: "Decomposition", matrix: str, output: str, checkpoint: str | None, as_json: bool, quiet: bool) -> None:
+    """Print the result, and how to resume a run that was cut short."""
+    import relunmd
     from relunmd.result import Status
 
-    cut = {
-        Status.INTERRUPTED: "Interrupted",
-        Status.READ_FAILED: f"Error: {matrix} could not be read any more",
-    }.get(d.status)
+    cut = {Status.INTERRUPTED: "Interrupted", Status.READ_FAILED: f"Error: {matrix} can no longer be read"}.get(
+        d.status
+    )
     if as_json:
-        import json
-
-        shared.echo(json.dumps(_summary(d, matrix, output, checkpoint)))
+        facts = {"input": matrix, "model": output, "checkpoint": checkpoint} | shared.model_facts(d)
+        facts |= {"passes": int(d.history.passes[-1]), "init_seconds": d.init_time, "relunmd": relunmd.__version__}
+        shared.echo_json(facts)
     elif not quiet:
         unit = "iteration" if d.n_iter == 1 else "iterations"
-        why = "" if cut else f" {shared.spoken(d.message)}"
+        why = "" if cut else f" {shared.one_line(d.message)}"
         shared.echo(f"error {d.error:.6g} after {d.n_iter} {unit} in {d.time:.3g} s.{why}")
         shared.echo(f"{output}: W {d.W.shape[0]} × {d.rank}, H {d.rank} × {d.H.shape[1]}, {d.W.dtype}")
     if cut:
-        again = f"The same command goes on from {checkpoint}." if checkpoint else (
-            f"To go on from it, give --init {output}; to resume a run as it was, --checkpoint FILE."
-        )  # fmt: skip
-        shared.echo(f"{cut}: the best so far is saved in {output}. {again}", err=True)
-
-
-def _summary(d: "Decomposition", matrix: str, output: str, checkpoint: str | None) -> dict[str, Any]:
-    import relunmd
-
-    return {
-        "input": matrix,
-        "model": output,
-        "checkpoint": checkpoint,
-        "shape": list(d.shape),
-        "rank": d.rank,
-        "dtype": str(d.W.dtype),
-        "algorithm": d.algorithm,
-        "init": d.init,
-        "error": d.error,
-        "iterations": d.n_iter,
-        "passes": int(d.history.passes[-1]),
-        "seconds": d.time,
-        "seconds_of_the_start": d.init_time,
-        "status": d.status.name,
-        "message": shared.spoken(d.message),
-        "relunmd": relunmd.__version__,
-    }
+        how = f"Use --init {output} to continue from these factors, and --checkpoint FILE to make a run resumable."
+        resume = f"The same command resumes from {checkpoint}." if checkpoint else how
+        shared.echo(f"{cut}: the best factors so far are saved in {output}. {resume}", err=True)

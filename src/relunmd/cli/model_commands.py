@@ -1,6 +1,6 @@
-"""`relunmd transform` and `relunmd reconstruct`: what a model is for."""
+"""`relunmd transform` and `relunmd reconstruct`: apply a model."""
 
-import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,11 +9,9 @@ from relunmd.cli import shared
 from relunmd.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from relunmd.result import Decomposition
-
-__all__ = ["reconstruct", "transform"]
 
 _PART_BYTES = 2**25
 
@@ -43,48 +41,40 @@ def transform(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Find the rows W of new data: the best ones for the model's H.
+    """Find the rows of W that fit new data best with the model's H.
 
-    INPUT has as many columns as the matrix that the model is of. OUT has a row for each of its rows, and a column for
+    INPUT must have as many columns as the matrix of the model. OUT has one row for each row of INPUT and one column for
     each component.
     """
     import relunmd
+    from relunmd.engine.problem_setup import check_matrix
     from relunmd.io.readers import open_matrix
     from relunmd.io.writers import Parts, check_suffix, write_matrix
-    from relunmd.validation import check_matrix
 
     shared.check_input(matrix)
     place = shared.check_output(output, force, model, matrix)
     check_suffix(place)
     d = relunmd.Decomposition.load(model)
     with open_matrix(matrix, array, names) as opened, shared.working("fitting rows", quiet):
-        shared.tell_note(opened, matrix, quiet)
+        shared.echo_note(opened, matrix, quiet)
         shape = check_matrix(opened.X).shape
         if shape[1] != d.shape[1]:
-            raise InputError(f"{matrix} must have the {d.shape[1]} columns that {model} is of. It has {shape[1]}.")
-        found = relunmd.fit_rows(
-            opened.X,
-            d.H,
-            penalty=_penalty(d),
-            candidates=d.W,
-            dtype=d.H.dtype,
-            n_jobs=threads or shared.ALL_CORES,
-        )
+            raise InputError(f"{matrix} must have {d.shape[1]} columns, as {model} has. Got {shape[1]}.")
+        n_jobs = threads or shared.ALL_CORES
+        found = relunmd.fit_rows(opened.X, d.H, penalty=_penalty(d), candidates=d.W, dtype=d.H.dtype, n_jobs=n_jobs)
     write_matrix(place, Parts.of(found.W))
     rows = len(found.W)
     if found.limited:
-        shared.echo(f"Warning: {found.limited} of {rows} rows had not converged.", err=True)
+        shared.echo(f"Warning: {found.limited} of {rows} rows did not converge.", err=True)
     if as_json:
-        import json
-
-        told = {"model": model, "input": matrix, "output": output, "rows": rows, "rank": d.rank, "error": found.error}
-        shared.echo(json.dumps(told | {"not_converged": found.limited}))
+        facts = {"model": model, "input": matrix, "output": output, "rows": rows, "rank": d.rank, "error": found.error}
+        shared.echo_json(facts | {"not_converged": found.limited})
     elif not quiet:
         shared.echo(f"{output}: {rows} × {d.rank}, error {found.error:.6g}")
 
 
 def _penalty(d: "Decomposition") -> float:
-    """The ridge of the fit, in the units of one row's squared error, as the estimator has it."""
+    """Return the ridge of the fit in units of the squared error of a row, as the estimator does."""
     ridge = float(d.settings.get("ridge") or 0.0)
     return ridge * d.fingerprint.norm if ridge and d.fingerprint is not None else 0.0
 
@@ -97,16 +87,14 @@ Examples:
   relunmd reconstruct model.npz --sparse -o approximation.npz"""
 )
 @click.argument("model", type=click.Path())
-@click.option("--rows", metavar="ROWS", help="Which rows, counted from 0: 0:10, 3,5,8 or ::100; all if not given.")
+@click.option("--rows", default="::", metavar="ROWS", help="Rows, counted from 0: 0:10, 3,5,8 or ::100.")
 @click.option("--output", "-o", required=True, metavar="OUT", type=click.Path(), help="As .npy, .csv, .h5, …")
-@click.option("--latent", is_flag=True, help="WH itself, whose negative entries say how surely an entry is zero.")
-@click.option("--sparse", is_flag=True, help="Leave the zeros out, in .npz, .mtx, .mat, .h5 or .zarr.")
+@click.option("--latent", is_flag=True, help="Write WH itself; the more negative an entry, the surer its zero.")
+@shared.sparse_option
 @shared.force_option
 @shared.quiet_option
-def reconstruct(
-    model: str, rows: str | None, output: str, latent: bool, sparse: bool, force: bool, quiet: bool
-) -> None:
-    """Write max(0, WH), the model's approximation of X, or some rows of it."""
+def reconstruct(model: str, rows: str, output: str, latent: bool, sparse: bool, force: bool, quiet: bool) -> None:
+    """Write max(0, WH), the approximation of X, or some of its rows."""
     import numpy as np
 
     import relunmd
@@ -129,22 +117,18 @@ def reconstruct(
         shared.echo(f"{output}: {shape[0]} × {shape[1]}")
 
 
-def _rows(text: str | None, count: int) -> range | list[int]:
-    """Row numbers from 0:10, 3,5,8 or ::100; InputError if they are none.
+def _rows(text: str, count: int) -> "Sequence[int]":
+    """Parse row numbers such as 0:10, 3,5,8 or ::100; raise InputError if they are invalid.
 
     >>> _rows("2:5", 10), _rows("3,5,-1", 10)
     (range(2, 5), [3, 5, 9])
     """
-    if text is None:
-        return range(count)
-    if re.fullmatch(r"(-?\d{1,18})?:(-?\d{1,18})?(:-?\d{1,18})?", text):
-        parts = [int(part) if part.strip() else None for part in text.split(":")]
-        if len(parts) < 3 or parts[2] != 0:
-            found: range | list[int] = range(count)[slice(*parts)]
-            if len(found):
-                return found
-    elif re.fullmatch(r"-?\d{1,18}(,-?\d{1,18})*", text):
-        found = [int(part) for part in text.split(",")]
-        if all(-count <= row < count for row in found):
-            return [row % count for row in found]
+    rows = range(count)
+    with suppress(ValueError, IndexError, TypeError):
+        if ":" in text:
+            found: Sequence[int] = rows[slice(*(int(part) if part else None for part in text.split(":")))]
+        else:
+            found = [rows[int(part)] for part in text.split(",")]
+        if found:
+            return found
     raise InputError(f"--rows must be rows from 0 to {count - 1}, such as 0:10 or 3,5,8. Got {text!r}.")

@@ -1,18 +1,18 @@
 """`relunmd algorithms`, `relunmd demo` and `relunmd completion`."""
 
+from typing import cast
+
 import click
 
 from relunmd.cli import shared
 
-__all__ = ["algorithms", "completion", "demo"]
-
 
 @click.command(epilog="\b\nExample:\n  relunmd algorithms")
 def algorithms() -> None:
-    """The algorithms and starts by name, with a line on each."""
+    """List the algorithms and initializations."""
     import relunmd
 
-    for title, known in (("Algorithms", relunmd.algorithms()), ("Starts", relunmd.inits())):
+    for title, known in (("Algorithms", relunmd.algorithms()), ("Initializations", relunmd.inits())):
         shared.echo(f"{title}:")
         width = max(len(name) for name in known)
         for name, line in known.items():
@@ -20,14 +20,12 @@ def algorithms() -> None:
 
 
 @click.command(epilog="\b\nExample:\n  relunmd demo -o demo-output")
-@click.option(
-    "--output", "-o", default="demo-output", show_default=True, metavar="FOLDER", help="Where the picture goes."
-)
+@click.option("--output", "-o", default="demo-output", metavar="FOLDER", help="Folder for the figure.")
 def demo(output: str) -> None:
-    """Decompose digits and a synthetic matrix beside a truncated SVD and NMF: a table and a picture."""
-    from relunmd.cli.demo import main
+    """Compare algorithms with a truncated SVD and NMF on digits and a synthetic matrix: tables and a figure."""
+    from relunmd.cli.demo import run_demo
 
-    main(["-o", output])
+    run_demo(output)
 
 
 @click.command(
@@ -36,18 +34,16 @@ Examples:
   relunmd completion bash > relunmd.bash
 
 \b
-For bash, `source relunmd.bash`, in ~/.bashrc for every shell. For zsh, `source`
-it in ~/.zshrc after compinit. For fish, put it into
+For bash, add `source relunmd.bash` to ~/.bashrc. For zsh, add it to ~/.zshrc
+after compinit. For fish, write the script to
 ~/.config/fish/completions/relunmd.fish."""
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script that makes a shell complete commands, options, algorithms and files."""
-    from click.shell_completion import get_completion_class
+    """Print a script for shell completion of commands, options, algorithms and files."""
+    from click.shell_completion import ShellComplete, get_completion_class
 
     from relunmd.cli import main
 
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"There is no completion for {shell}.")
-    click.echo(kind(main, {}, "relunmd", "_RELUNMD_COMPLETE").source())
+    complete = cast("type[ShellComplete]", get_completion_class(shell))
+    click.echo(complete(main, {}, "relunmd", "_RELUNMD_COMPLETE").source())

@@ -14,7 +14,8 @@ import numpy as np
 from scipy import sparse
 
 from relunmd.algorithm import ALGORITHMS, AUTO, Algorithm
-from relunmd.algorithm import TSVD as TSVD_SETTINGS
+from relunmd.algorithm.tsvd import TSVD as TSVD_SETTINGS
+from relunmd.arguments import check_limits
 from relunmd.comparison import image_detection
 from relunmd.comparison.comparison_report import comparison_report
 from relunmd.comparison.contenders import NMF, Contender, built_in, registered
@@ -26,17 +27,18 @@ from relunmd.comparison.report import Report
 from relunmd.comparison.report_building import check_folder, make_report
 from relunmd.comparison.result_file import Record, Results
 from relunmd.comparison.runner import Outcome
+from relunmd.engine.blas_threads import usable_cores
 from relunmd.engine.distributed import refuse_distributed
-from relunmd.engine.executor import ThreadExecutor, usable_cores
+from relunmd.engine.executor import ThreadExecutor
 from relunmd.engine.matrix import Source
+from relunmd.engine.problem_setup import check_matrix, make_problem
 from relunmd.errors import InputError
 from relunmd.init import INITS
 from relunmd.inspection import row_parts
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
 from relunmd.plot.chart import shown_name
 from relunmd.plot.image_sheets import check_image_shape
 from relunmd.result import Status
-from relunmd.validation import check_limits, check_matrix, make_problem
 
 __all__ = ["compare"]
 
@@ -50,7 +52,7 @@ def compare(
     ranks: int | Sequence[int],
     output: str | Path = "comparison",
     *,
-    algorithms: Sequence[str | Algorithm[Any] | Contender] | None = None,
+    algorithms: Sequence[str | Algorithm | Contender] | None = None,
     max_time: float | None = 5.0,
     max_iter: int | None = None,
     starts: int = 1,

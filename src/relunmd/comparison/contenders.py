@@ -9,7 +9,7 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,12 +19,14 @@ from sklearn import config_context
 from sklearn.decomposition import non_negative_factorization
 
 from relunmd.algorithm import ALGORITHMS, Algorithm
-from relunmd.engine.executor import ThreadExecutor, usable_cores
+from relunmd.engine.blas_threads import usable_cores
+from relunmd.engine.executor import ThreadExecutor
+from relunmd.engine.problem_setup import check_matrix, make_problem
 from relunmd.errors import InputError
 from relunmd.init import TSVDInit
 from relunmd.init.given import GivenInit
+from relunmd.memory_check import check_memory
 from relunmd.plot.chart import PAPER, shown_name
-from relunmd.validation import check_matrix, check_memory, make_problem
 
 __all__ = ["NMF", "Contender", "Method", "added", "built_in", "register", "registered", "unregister"]
 
@@ -49,7 +51,7 @@ class Contender:
     """How it is given X: "dense", a float64 array; "memory", that or CSR in float64; "anything", as the user has it."""
 
 
-def built_in(algorithm: str | Algorithm[Any], label: str | None = None) -> Contender:
+def built_in(algorithm: str | Algorithm, label: str | None = None) -> Contender:
     """An algorithm of the library as a contender, by name or by settings.
 
     >>> from relunmd import ANMD, comparison
@@ -60,21 +62,21 @@ def built_in(algorithm: str | Algorithm[Any], label: str | None = None) -> Conte
     return Contender(
         label or shown_name(settings.name),
         lambda X, W, H: _iterates(settings, X, W, H),
-        {"algorithm": settings.name} | asdict(settings),
+        {"algorithm": settings.name} | settings.settings(),
         "anything",
     )
 
 
-def _iterates(algorithm: Algorithm[Any], X: Any, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
+def _iterates(algorithm: Algorithm, X: Any, W: Array, H: Array) -> Iterator[tuple[Array, Array]]:
     source = check_matrix(X)
     check_memory(source, W.dtype, W.shape[1], algorithm, TSVDInit())
     with ThreadExecutor(usable_cores()) as executor:
         problem = make_problem(source, W.dtype, W.shape[1], executor)
-        state = algorithm.start(problem, *GivenInit(W, H).make(problem, np.random.default_rng(0)))
-        if state.done:  # It is all in the start, as with the baseline.
+        state = algorithm.first_state(problem, *GivenInit(W, H).make(problem, np.random.default_rng(0)))
+        if algorithm.finished(state):  # It is all in the start, as with the baseline.
             yield state.W, state.H / problem.matrix.scale
-        while not state.done:
-            state = algorithm.step(problem, state)
+        while not algorithm.finished(state):
+            state = algorithm.next_state(problem, state)
             yield state.W, state.H / problem.matrix.scale
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.algorithm import ANaive
+from relunmd.algorithm.naive import ANaive
 from relunmd.comparison.contenders import Contender, built_in
 from relunmd.comparison.plan import Run, Setup
 from relunmd.comparison.report import Claim, Section

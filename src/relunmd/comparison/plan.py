@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from relunmd import datasets
 from relunmd.comparison.contenders import Contender
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
 
 __all__ = ["Case", "Matrix", "Run", "Setup", "mnist", "synthetic"]
 

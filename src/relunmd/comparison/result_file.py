@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_info
 
 from relunmd.comparison.plan import Run
 from relunmd.comparison.timed_run import Course, Start
-from relunmd.engine.executor import usable_cores
+from relunmd.engine.blas_threads import usable_cores
 from relunmd.errors import RelunmdError
 from relunmd.io.archive import versions
 from relunmd.io.atomic import write_beside

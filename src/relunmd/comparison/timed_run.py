@@ -11,18 +11,21 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd import memory
-from relunmd.algorithm import TSVD
+from relunmd.algorithm.tsvd import TSVD
+from relunmd.arguments import check_random_state
 from relunmd.comparison.contenders import Contender
 from relunmd.engine import kernels
-from relunmd.engine.executor import ThreadExecutor, one_blas_thread, usable_cores
+from relunmd.engine.blas_threads import one_blas_thread, usable_cores
+from relunmd.engine.executor import ThreadExecutor
 from relunmd.engine.linalg import canonical_factors
 from relunmd.engine.matrix import DenseSource
+from relunmd.engine.problem_setup import check_matrix, make_problem
 from relunmd.errors import InputError
 from relunmd.init import INITS
 from relunmd.inspection import row_parts
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
+from relunmd.memory_check import check_memory
 from relunmd.result import Status
-from relunmd.validation import check_matrix, check_memory, check_random_state, make_problem
 
 __all__ = ["Arena", "Course", "Start"]
 

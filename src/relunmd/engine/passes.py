@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import Sweep
+from relunmd.engine.linalg import Sweep, right_inverse
 from relunmd.engine.linalg.truncated_svd import empty_share
 from relunmd.engine.matrix import Block, Strip
 from relunmd.engine.problem import Problem
@@ -22,8 +22,10 @@ __all__ = [
     "ERROR",
     "LATENT",
     "Gradient",
+    "Look",
     "gradient",
     "gradient_strip",
+    "look",
     "residual_strip",
     "sweep_of_x",
     "times",
@@ -66,20 +68,21 @@ class Gradient:
 def gradient(problem: Problem, W: Array, H: Array, leak: float) -> Gradient:
     """Value and gradient of ½L² (`LATENT`), ½‖X − max(0, WH)‖² (`ERROR`) or what lies between them; one pass."""
     out, sums = problem.run(_gradient_block, {"W": W}, {"W": W.shape[1]}, H=H, Ht=np.ascontiguousarray(H.T), leak=leak)
-    return Gradient(out["W"], -sums["H"].T, *sums["squares"].tolist())
+    return Gradient(out.W, -sums["H"].T, *sums["squares"].tolist())
 
 
 def _gradient_block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, leak: float) -> Sums:
-    W, by_H, squares = rows["W"], x.sums(Ht.shape), np.zeros((len(rows["W"]), 2))
+    W, by_H, squares = rows.W, x.sums(Ht.shape), np.zeros((len(rows.W), 2))
     for at in x.strips:
-        gradient_strip(x, at, W[at], H, Ht, leak, squares[at], out["W"][at], by_H)
+        gradient_strip(x, at, W[at], (H, Ht), leak, squares[at], out.W[at], by_H)
     return {"H": by_H, "squares": squares.sum(axis=0)}
 
 
 def gradient_strip(
-    x: Block, rows: slice, W: Array, H: Array, Ht: Array, leak: float, squares: Array, by_W: Array, by_H: Array
+    x: Block, rows: slice, W: Array, factors: tuple[Array, Array], leak: float, squares: Array, by_W: Array, by_H: Array
 ) -> None:
     """Some rows' share of a gradient: ∇_W is written to `by_W`, −∇_Hᵀ (n×r) added to `by_H`, `squares` as above."""
+    H, Ht = factors
     by_W[:] = 0
     for tile in x.across(rows):
         # A strip of one tile: nothing is kept beside it, so the next tile finds the same scratch in cache.
@@ -90,6 +93,88 @@ def gradient_strip(
         piece.add_times(Ht, by_W)
         piece.add_transposed_times(W, by_H)
     np.negative(by_W, out=by_W)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one pass at Θ = WH finds; G is the residual Z − Θ, minus the derivative of the objective by Θ.
+
+    Attributes
+    ----------
+    W : array of shape (m, r)
+        The factor that was evaluated.
+    P : array of shape (m, r)
+        The projected residual GHᵀ(HHᵀ)⁻¹: W + P minimizes ‖Z − WH‖ for this H.
+    error : float
+        ‖X − max(0, WH)‖ / ‖X‖.
+    objective : float
+        √F²/‖X‖ for the objective ½F² of the leak: the latent residual L/‖X‖ for 1, the error for 0.
+    GW, GP : ndarray of shape (n, r)
+        GᵀW and GᵀP.
+    WW, WP, PP : ndarray of shape (r, r)
+        WᵀW, WᵀP and PᵀP.
+    """
+
+    W: Any
+    P: Any
+    error: float
+    objective: float
+    GW: Array
+    GP: Array
+    WW: Array
+    WP: Array
+    PP: Array
+
+
+def look(problem: Problem, W: Any, H: Array, leak: float = LATENT) -> Look:
+    """Evaluate WH: errors, the projected residual and the small products; one pass, 8mnr flops.
+
+    Parameters
+    ----------
+    problem : Problem
+    W : array of shape (m, r), or list of (array of shape (m, k), coefficient)
+        A list stands for the sum of the products array·coefficient, formed inside the pass. A coefficient is a number
+        or a matrix of shape (k, r).
+    H : ndarray of shape (r, n)
+    leak : float, default=1
+        1 for the latent residual L, 0 for the error E.
+    """
+    terms = W if isinstance(W, list) else [(W, 1.0)]
+    factors = [np.asarray(coefficient, problem.dtype) for _, coefficient in terms]
+    H = np.asarray(H, problem.dtype, order="C")
+    r = len(H)
+    new, sums = problem.run(
+        _look_block,
+        {"terms": [array for array, _ in terms]},
+        {"W": r, "P": r},
+        H=H,
+        inverse=right_inverse(H),
+        factors=factors,
+        leak=leak,
+    )
+    G, products = sums["G"], sums["products"]
+    error, objective = (problem.relative(x) for x in sums["squares"].tolist())
+    small = products[:r, :r], products[:r, r:], products[r:, r:]
+    return Look(new.W, new.P, error, objective, G[:, :r], G[:, r:], *small)
+
+
+def _look_block(
+    x: Block, rows: Rows, out: Rows, *, H: Array, inverse: Array, factors: list[Array], leak: float
+) -> Sums:
+    r = len(H)
+    G, products, squares = x.sums((x.n_columns, 2 * r)), x.sums((2 * r, 2 * r)), np.zeros((len(out.W), 2))
+    for at in x.strips:
+        both = x.scratch_tile("W and P", at.stop - at.start, 2 * r)
+        W, P = out.W[at], out.P[at]
+        W[:] = 0
+        for array, factor in zip(rows.terms, factors, strict=True):
+            W += array[at] @ factor if factor.ndim else array[at] * factor
+        gap = residual_strip(x, at, W, H, leak, squares[at])
+        gap.times(inverse, P)
+        both[:, :r], both[:, r:] = W, P
+        gap.add_transposed_times(both, G)
+        products += both.T @ both
+    return {"squares": squares.sum(axis=0), "G": G, "products": products}
 
 
 def sweep_of_x(
@@ -113,7 +198,7 @@ def sweep_of_x(
         right=right,
         seen=right.T @ V,
     )
-    return Sweep(out["Y"], sums["S"] - right @ sums["u"], sums["YY"])
+    return Sweep(out.Y, sums["S"] - right @ sums["u"], sums["YY"])
 
 
 def _sweep_block(
@@ -121,9 +206,9 @@ def _sweep_block(
 ) -> Sums:
     sums = empty_share(x, V) | {"u": x.sums((1, V.shape[1]))}
     for at in x.strips:
-        left = rows["left"][at] if level is None else np.full((at.stop - at.start, 1), level, V.dtype)
+        left = rows.left[at] if level is None else np.full((at.stop - at.start, 1), level, V.dtype)
         data = _data_strip(x, at, lift)
-        Y = data.times(V, out["Y"][at])
+        Y = data.times(V, out.Y[at])
         Y -= left @ seen
         data.add_transposed_times(Y, sums["S"])
         sums["YY"] += Y.T @ Y
@@ -140,12 +225,13 @@ def _data_strip(x: Block, rows: slice, lift: float = 0.0) -> Strip:
 
 def times(problem: Problem, Q: Array) -> Array:
     """X·Q, m×p, for Q n×p; one pass, X scaled."""
-    return problem.run(_times_block, out={"Y": Q.shape[1]}, Q=np.array(Q, problem.dtype, order="C"))[0]["Y"]
+    Y: Array = problem.run(_times_block, out={"Y": Q.shape[1]}, Q=np.array(Q, problem.dtype, order="C"))[0].Y
+    return Y
 
 
 def _times_block(x: Block, rows: Rows, out: Rows, *, Q: Array) -> Sums:
     for at in x.strips:
-        _data_strip(x, at).times(Q, out["Y"][at])
+        _data_strip(x, at).times(Q, out.Y[at])
     return {}
 
 
@@ -156,7 +242,7 @@ def transposed_times(problem: Problem, Q: Array) -> Array:
 
 
 def _transposed_times_block(x: Block, rows: Rows, out: Rows) -> Sums:
-    S = x.sums((x.n_columns, rows["Q"].shape[1]))
+    S = x.sums((x.n_columns, rows.Q.shape[1]))
     for at in x.strips:
-        _data_strip(x, at).add_transposed_times(rows["Q"][at], S)
+        _data_strip(x, at).add_transposed_times(rows.Q[at], S)
     return {"S": S}

@@ -1,8 +1,9 @@
 """What an algorithm or a start is given: X, the rank, and the one way to look at X."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ class Problem:
     def run(
         self,
         function: BlockFunction,
-        rows: Mapping[str, Array] | None = None,
+        rows: Mapping[str, Array | Sequence[Array]] | None = None,
         out: Mapping[str, Wanted] | None = None,
         **shared: Any,
     ) -> tuple[Rows, Sums]:
@@ -129,7 +130,7 @@ class Problem:
     def over_rows(
         self,
         function: BlockFunction,
-        rows: Mapping[str, Array] | None = None,
+        rows: Mapping[str, Array | Sequence[Array]] | None = None,
         out: Mapping[str, Wanted] | None = None,
         **shared: Any,
     ) -> tuple[Rows, Sums]:
@@ -143,7 +144,21 @@ class Problem:
 
     def times(self, W: Array, T: Array) -> Array:
         """W·T, for an array W of m rows and a small T, in W's float type."""
-        return self.over_rows(_times_block, {"W": W}, {"WT": (T.shape[1], W.dtype)}, T=T.astype(W.dtype))[0]["WT"]
+        out, _ = self.over_rows(_times_block, {"W": W}, {"WT": (T.shape[1], W.dtype)}, T=T.astype(W.dtype))
+        found: Array = out.WT
+        return found
+
+    @cached_property
+    def dense(self) -> Array:
+        """X·scale as a read-only array in the computation's float type, made once; one pass."""
+        X = self.to_dense()
+        X.flags.writeable = False
+        return X
+
+    def to_dense(self) -> Array:
+        """Return X·scale as a new array in the computation's float type; one pass."""
+        X: Array = self.run(_dense_block, out={"X": self.shape[1]})[0].X
+        return X
 
     def relative(self, squares: float) -> float:
         """The relative error E of a sum of squared residuals."""
@@ -158,15 +173,21 @@ def _squared_error(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     squares = 0.0
     for at in x.strips:
         for tile in x.across(at):
-            squares += kernels.squared_error(x.theta(tile, rows["W"], H), tile.X, tile.scale)
+            squares += kernels.squared_error(x.theta(tile, rows.W, H), tile.X, tile.scale)
     return {"squares": squares}
 
 
+def _dense_block(x: Block, rows: Rows, out: Rows) -> Sums:
+    for tile in x.tiles():
+        kernels.raise_positive(tile.X, tile.scale, out.X[tile.rows], 0.0)
+    return {}
+
+
 def _gram_block(x: Block, rows: Rows, out: Rows) -> Sums:
-    W = rows["W"].astype(np.float64, copy=False)
+    W = rows.W.astype(np.float64, copy=False)
     return {"WW": W.T @ W}
 
 
 def _times_block(x: Block, rows: Rows, out: Rows, *, T: Array) -> Sums:
-    np.matmul(rows["W"], T, out=out["WT"])
+    np.matmul(rows.W, T, out=out.WT)
     return {}

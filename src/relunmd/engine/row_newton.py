@@ -96,7 +96,7 @@ def fit_rows(
         starts=_Starts.of(solver, known),
     )
     shares = sums["positive"] / problem.shape[0]
-    return RowFit(out["W"], sums["squares"], out["row_errors"], shares, int(sums["limited"]))
+    return RowFit(out.W, sums["squares"], out.row_errors, shares, int(sums["limited"]))
 
 
 def spread(count: int, rank: int, n_columns: int) -> Array:
@@ -147,7 +147,7 @@ def improve_rows(problem: Problem, W: Array, H: Array, penalty: float, metric: A
         {"W": W.shape[1]},
         solver=solver,
     )
-    return solver.in_units(out["W"])
+    return solver.in_units(out.W)
 
 
 @dataclass(frozen=True)
@@ -205,19 +205,20 @@ class _Rows:
         self.W = W
         self.facts = np.zeros((len(X), kernels.N_FACTS))
         self._X = X
-        self._scale = scale
         self._solver = solver
         self._T = x.scratch_tile("rows_T", len(X))
         self._D = x.scratch_tile("rows_D", len(X))
         rank = len(solver.H)
-        self._active = x.scratch.take("rows_active", (x.n_columns, rank), np.dtype(np.float64))
-        self._gram = np.empty((rank, rank))
+        active = x.scratch.take("rows_active", (x.n_columns, rank), np.dtype(np.float64))
+        gram = np.empty((rank, rank))
+        self._rows = kernels.Rows(self._T, X, scale, W, self.facts)
+        self._newton = kernels.Newton(solver.Ht, solver.metric, solver.damping, solver.penalty, active, gram)
 
     def objective(self, leak: float) -> Array:
         """Look at all rows with this leak; returns their F² with the penalty."""
         solver = self._solver
         np.matmul(self.W.astype(self._T.dtype), solver.H, out=self._T)
-        kernels.begin_rows(self._T, self._X, self._scale, leak, solver.penalty, self.W, self.facts)
+        kernels.begin_rows(self._rows, leak, solver.penalty)
         return self.facts[:, kernels.OBJECTIVE]
 
     def positive(self) -> Array:
@@ -232,44 +233,14 @@ class _Rows:
         self, leak: float, tol: float, max_steps: int, longest: float = np.inf, live: Array | None = None
     ) -> Array:
         """Newton steps from where `objective` was asked with this leak; returns the rows that would go on."""
-        solver, facts = self._solver, self.facts
+        search = kernels.Search(leak, self._solver.penalty, longest, tol, self._solver.exact)
         live = np.arange(len(self._X)) if live is None else live
         for _ in range(max_steps):
             before = self.W[live]
             steps, going = np.empty((len(live), self.W.shape[1])), np.empty(len(live), np.int64)
-            kernels.newton_directions(
-                self._T,
-                self._X,
-                self._scale,
-                live,
-                leak,
-                solver.Ht,
-                solver.metric,
-                solver.damping,
-                solver.penalty,
-                self.W,
-                facts,
-                self._active,
-                self._gram,
-                steps,
-            )
-            D = np.matmul(steps.astype(self._D.dtype), solver.H, out=self._D[: len(live)])
-            kernels.search_rows(
-                self._T,
-                D,
-                self._X,
-                self._scale,
-                live,
-                leak,
-                solver.penalty,
-                longest,
-                tol,
-                solver.exact,
-                self.W,
-                steps,
-                facts,
-                going,
-            )
+            kernels.newton_directions(self._rows, live, leak, self._newton, steps)
+            D = np.matmul(steps.astype(self._D.dtype), self._solver.H, out=self._D[: len(live)])
+            kernels.search_rows(self._rows, live, steps, D, search, going)
             if longest == np.inf:  # A single step of limited length needs no bound.
                 self._keep_near(live, before, going)
             live = live[going > 0]
@@ -355,8 +326,8 @@ def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, starts: _Sta
         best[:] = _Rows(x, X, 1.0, solver, W).objective(ERROR)
         unfinished = np.zeros(tile.n_rows, bool)
         initial = [*starts.make(X, solver)]
-        if "W0" in rows:
-            given = rows["W0"][tile.rows].astype(np.float64)
+        if hasattr(rows, "W0"):
+            given = rows.W0[tile.rows].astype(np.float64)
             initial.append((np.ldexp(given, (of_x - _exponent(solver.unit))[:, None]), (ERROR,)))
         for start, leaks in initial:
             objective, converged = _descended(_Rows(x, X, 1.0, solver, start), leaks, max_steps)
@@ -366,8 +337,8 @@ def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, starts: _Sta
         result.objective(ERROR)
         squares = np.maximum(result.facts[:, kernels.OBJECTIVE] - solver.penalty * np.sum(W * W, axis=1), 0)
         norms = result.facts[:, kernels.SQUARES]
-        out["W"][tile.rows] = np.ldexp(W, (_exponent(solver.unit) - of_x)[:, None])
-        out["row_errors"][tile.rows, 0] = np.sqrt(squares / np.where(norms > 0, norms, 1.0))
+        out.W[tile.rows] = np.ldexp(W, (_exponent(solver.unit) - of_x)[:, None])
+        out.row_errors[tile.rows, 0] = np.sqrt(squares / np.where(norms > 0, norms, 1.0))
         total += float(np.ldexp(squares, -2 * of_scaled).sum())
         positive += result.positive()
         limited += int(unfinished.sum())
@@ -387,13 +358,13 @@ def _descended(rows: _Rows, leaks: tuple[float, ...], max_steps: int) -> tuple[A
 @np.errstate(over="ignore", invalid="ignore")
 def _improve_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver) -> Sums:
     for tile in _tiles(x):
-        moving = _Rows(x, tile.X, tile.scale, solver, rows["W"][tile.rows].astype(np.float64))
-        moving.facts[:, kernels.WEIGHT] = rows["weights"][tile.rows, 0]
+        moving = _Rows(x, tile.X, tile.scale, solver, rows.W[tile.rows].astype(np.float64))
+        moving.facts[:, kernels.WEIGHT] = rows.weights[tile.rows, 0]
         moving.objective(ERROR)
         blind = moving.blind()
         moving.descend(ERROR, tol=1.0, max_steps=1, longest=1.0, live=np.flatnonzero(~blind))
         if blind.any():
             moving.objective(LATENT)
             moving.descend(LATENT, tol=1.0, max_steps=1, longest=1.0, live=np.flatnonzero(blind))
-        out["W"][tile.rows] = moving.W
+        out.W[tile.rows] = moving.W
     return {}

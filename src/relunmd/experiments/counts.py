@@ -9,7 +9,7 @@ from relunmd.comparison.plan import Case, Run, Setup, synthetic
 from relunmd.comparison.report import Cell, Claim, Paragraph, Strong, Table
 from relunmd.comparison.result_file import Results
 from relunmd.experiments.paper import Counts
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
 
 __all__ = ["TOLERANCE", "CountTable", "Line", "faster"]
 

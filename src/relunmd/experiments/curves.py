@@ -13,7 +13,7 @@ from relunmd.comparison.experiment import SIX, TSVD, all_of, error_at, mean, mil
 from relunmd.comparison.plan import Case, Matrix, Run, Setup
 from relunmd.comparison.report import Block, Drawing, Paragraph, Table
 from relunmd.comparison.result_file import Results
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
 from relunmd.plot.chart import Axis, Chart, Line, Series
 
 __all__ = ["Curves", "Drawn"]

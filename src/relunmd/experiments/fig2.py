@@ -7,7 +7,7 @@ from relunmd.comparison.plan import Case, Matrix, Run, Setup, mnist
 from relunmd.comparison.report import Block, Claim, Drawing, Paragraph, Section, Table
 from relunmd.comparison.result_file import Record, Results
 from relunmd.experiments.paper import FIGURE2
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
 from relunmd.plot.curves import error_by_rank_chart
 
 __all__ = ["FIGURE_2"]

@@ -9,7 +9,7 @@ from relunmd.comparison.result_file import Record, Results
 from relunmd.errors import DatasetError
 from relunmd.experiments.basis import FacesBasis
 from relunmd.experiments.paper import ZEROS_OF_BASIS
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
 from relunmd.plot.chart import Line
 from relunmd.plot.curves import error_by_rank_chart
 

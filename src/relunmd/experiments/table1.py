@@ -12,7 +12,7 @@ from relunmd.comparison.plan import Case, Run, Setup, synthetic
 from relunmd.comparison.report import Cell, Claim, Paragraph, Section, Strong, Table
 from relunmd.comparison.result_file import Results
 from relunmd.experiments.paper import TABLE1
-from relunmd.loop.driver import Limits
+from relunmd.loop.criteria import Limits
 
 __all__ = ["TABLE_1"]
 

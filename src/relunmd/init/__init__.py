@@ -1,4 +1,4 @@
-"""Starts: a registry of settings objects, each of which makes W and H."""
+"""Initializations: settings objects, each of which computes initial factors W and H."""
 
 from relunmd.init.auto import AutoInit
 from relunmd.init.given import GivenInit
@@ -7,17 +7,7 @@ from relunmd.init.nuclear import NuclearInit
 from relunmd.init.random import RandomInit
 from relunmd.init.spectral import MeanCorrectedInit, ShiftedInit, TSVDInit
 
-__all__ = [
-    "INITS",
-    "AutoInit",
-    "GivenInit",
-    "Init",
-    "MeanCorrectedInit",
-    "NuclearInit",
-    "RandomInit",
-    "ShiftedInit",
-    "TSVDInit",
-]
+__all__ = ["INITS", "GivenInit", "Init", "MeanCorrectedInit", "NuclearInit", "RandomInit", "ShiftedInit", "TSVDInit"]
 
 INITS: dict[str, type[Init]] = {
     init.name: init for init in (RandomInit, TSVDInit, NuclearInit, MeanCorrectedInit, ShiftedInit, AutoInit)

@@ -1,4 +1,4 @@
-"""What a start is: a settings object that makes W and H from a problem."""
+"""The interface of initializations, and the best multiple of given factors."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -19,21 +19,31 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Init(ABC):
-    """A start. `make` returns W (m×r) and H (r×n) in the problem's scaled units and float type."""
+    """An initialization.
+
+    Attributes
+    ----------
+    name : str
+        The name for the argument `init`.
+    summary : str
+        One line that describes it.
+    dense_arrays : int
+        The number of m×n arrays that it holds besides X.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     dense_arrays: ClassVar[int] = 0
-    """How many m×n arrays it holds besides X."""
 
     @abstractmethod
-    def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]: ...
+    def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
+        """Return W of shape (m, r) and H of shape (r, n), in the scaled units and the float type of the problem."""
 
 
 def best_multiple(problem: Problem, W: Array, H: Array) -> tuple[Array, Array]:
-    """α·WH with α = ⟨X, max(0, WH)⟩ / ‖max(0, WH)‖², the multiple nearest to X; one pass."""
+    """Return the factors of α·WH with α = ⟨X, max(0, WH)⟩ / ‖max(0, WH)‖², the best multiple; one pass."""
     _, sums = problem.run(_cross_block, {"W": W}, H=H)
-    if sums["cross"] <= 0:  # WH is positive nowhere that X is: no multiple helps, so keep X's size.
+    if sums["cross"] <= 0:  # WH ≤ 0 wherever X > 0: no multiple helps, so use the norm of X.
         norm = np.sqrt(np.sum(problem.gram(W) * (H @ H.T), dtype=np.float64))
         factor = float(np.sqrt(problem.facts.squares) / norm) if norm > 0 else 1.0
     else:
@@ -45,6 +55,6 @@ def _cross_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     cross = squares = 0.0
     for at in x.strips:
         for tile in x.across(at):
-            products = kernels.cross_products(x.theta(tile, rows["W"], H), tile.X, tile.scale)
+            products = kernels.cross_products(x.theta(tile, rows.W, H), *tile.scaled)
             cross, squares = cross + products[0], squares + products[1]
     return {"cross": cross, "squares": squares}

@@ -1,11 +1,10 @@
-"""The paper's start (section 4): a few projected subgradient steps on the nuclear norm.
+"""The paper's initialization (section 4): a few projected subgradient steps on the nuclear norm.
 
-The subgradient UVᵀ of ‖Θ‖_* comes from the smaller Gram matrix G of Θ, Θ·G^(−½), by one
-symmetric eigenproblem in float32 instead of an SVD. Float32 loses the singular values below
-about 1 % of the largest: there G is floored, so their directions enter with weight σ/(1 % of
-σ₁) instead of 1, the gradient of the norm's Huber form. Against exact SVDs the start error is
-between equal and 1.3 % larger at 500² (means of four draws, r = 8, 16, 32) and was 12 % smaller at
-1000² and 2000²; a trial that is rejected, or the last one, needs eigenvalues only.
+The subgradient UVᵀ = Θ·G^(−½) of ‖Θ‖_* is computed from the smaller Gram matrix G of Θ by one symmetric eigenproblem in
+float32 instead of an SVD. Float32 loses singular values below about 1 % of the largest: there G is floored, so that
+their directions have the weight σ/(1 % of σ₁) instead of 1, the gradient of the Huber form of the norm. Compared with
+exact SVDs, the initial error is up to 1.3 % larger at 500² (means of four draws, r = 8, 16, 32) and was 12 % smaller
+at 1000² and 2000². A rejected trial, or the last one, needs eigenvalues only.
 """
 
 from dataclasses import dataclass
@@ -32,23 +31,26 @@ _MOST_HALVINGS = 30
 
 @dataclass(frozen=True)
 class NuclearInit(Init):
-    """Minimise the nuclear norm over {Θ = X on I+, Θ ≤ 0 on I0} for a few steps, then TSVD_r.
+    """A few steps that minimize the nuclear norm over {Θ = X on I+, Θ ≤ 0 on I0}, then TSVD_r.
 
-    From the random start: Θ ← Π(Θ − αUVᵀ), α₀ = ‖Θ‖_F/‖UVᵀ‖_F, halved until the norm falls and
-    doubled after a success.
-
-    Holds up to 9 arrays of the size of X (in float64 6): 3 of them m×n, the others k×k in float32
-    with k = min(m, n). A trial costs mk² + (4/3)k³ flops, an accepted one about 3mk² + 10k³ more; 7 to
-    9 trials for 3 steps. For large X this is much dearer than the decomposition itself.
+    Beginning with random factors, Θ ← Π(Θ − αUVᵀ) with α₀ = ‖Θ‖_F/‖UVᵀ‖_F, which is halved until the norm decreases
+    and doubled after a success.
 
     Parameters
     ----------
-    steps : how many steps that lower the norm
+    steps : int, default=3
+        Number of steps that decrease the norm.
+
+    Notes
+    -----
+    Holds up to 9 arrays of the size of X (in float64 6): 3 are m×n, the others k×k in float32 with k = min(m, n). A
+    trial costs mk² + (4/3)k³ flops, an accepted one about 3mk² + 10k³ more; 3 steps take 7 to 9 trials. For large X
+    this is much more expensive than the decomposition itself.
     """
 
     steps: int = 3
     name: ClassVar[str] = "nuclear"
-    summary: ClassVar[str] = "the paper's: subgradient steps on the nuclear norm; dear for large X"
+    summary: ClassVar[str] = "the paper's: subgradient steps on the nuclear norm; expensive for large X"
     dense_arrays: ClassVar[int] = 9
 
     def __post_init__(self) -> None:
@@ -57,17 +59,18 @@ class NuclearInit(Init):
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
         W, H = RandomInit().make(problem, random)
-        Theta, trial, Y = (np.zeros(problem.shape, problem.dtype) for _ in range(3))
+        Theta = np.zeros(problem.shape, problem.dtype)
         problem.run(_project_block, {"W": W}, {"Theta": Theta}, H=H)
         if self.steps > 0:
-            Theta = self._descend(problem, Theta, trial, Y)
+            Theta = self._descend(problem, Theta)
         found = truncated_svd(problem, lambda V: sweep_rows(problem, Theta, V), problem.rank, random, tol=1e-6)
         return found.W, found.H
 
-    def _descend(self, problem: Problem, Theta: Array, trial: Array, Y: Array) -> Array:
+    def _descend(self, problem: Problem, Theta: Array) -> Array:
+        trial, Y = np.zeros_like(Theta), np.zeros_like(Theta)
         spectrum = _Spectrum(problem, Theta)
         norm = spectrum.subgradient(Y)
-        # ‖Y‖² = Σ min(1, σ/floor)² is at most min(m, n), and nearly that.
+        # ‖Y‖² = Σ min(1, σ/floor)² is nearly min(m, n).
         step = float(np.sqrt(spectrum.squares / min(problem.shape)))
         for taken in range(int(self.steps)):
             for _ in range(_MOST_HALVINGS):
@@ -77,7 +80,7 @@ class NuclearInit(Init):
                     break
                 step /= 2
             else:
-                return Theta  # No step lowers the norm: this is its minimum.
+                return Theta  # No step decreases the norm: this is its minimum.
             Theta, trial = trial, Theta
             if taken + 1 < int(self.steps):
                 norm = spectrum.subgradient(Y)
@@ -86,7 +89,7 @@ class NuclearInit(Init):
 
 
 class _Spectrum:
-    """The smaller Gram matrix of Θ, in float32, and what follows from it."""
+    """The smaller Gram matrix of Θ in float32, the nuclear norm and its subgradient."""
 
     def __init__(self, problem: Problem, Theta: Array) -> None:
         self._wide = Theta.shape[0] < Theta.shape[1]
@@ -94,29 +97,28 @@ class _Spectrum:
         self._A = A if self._wide else A.T
         self._matrix = Matrix(DenseSource(self._A), np.dtype(np.float32))
         self._executor = problem.executor
-        out, _ = self._executor.run(
-            self._matrix, _product_block, {"left": self._A}, {"out": len(self._A)}, right=self._A.T
-        )
-        self._gram = out["out"]
+        self._gram = self._product(self._A, self._A.T, len(self._A))
         self.squares = float(np.trace(self._gram, dtype=np.float64))
 
+    def _product(self, left: Array, right: Array, out: int | Array) -> Array:
+        """Return left @ right, in the array `out` if it is one."""
+        new, _ = self._executor.run(self._matrix, _product_block, {"left": left}, {"out": out}, right=right)
+        product: Array = new.out
+        return product
+
     def norm(self) -> float:
-        """‖Θ‖_*."""
+        """Return ‖Θ‖_*."""
         return _sum_of_roots(linalg.eigh(self._gram, eigvals_only=True, check_finite=False))
 
     def subgradient(self, Y: Array) -> float:
-        """Y ← UVᵀ, small singular values floored; returns ‖Θ‖_*."""
-        driver = "evd" if len(self._gram) > 1 else None  # SciPy 1.13 gives "evd" too little memory for a 1×1 matrix.
+        """Y ← UVᵀ with small singular values floored. Return ‖Θ‖_*."""
+        driver = (
+            "evd" if len(self._gram) > 1 else None
+        )  # SciPy 1.13 allocates too little memory for "evd" of a 1×1 matrix.
         energies, Q = linalg.eigh(self._gram, driver=driver, check_finite=False)
         weights = 1.0 / np.sqrt(np.maximum(energies, _FLOOR**2 * energies[-1]))
-        root, _ = self._executor.run(self._matrix, _product_block, {"left": Q * weights}, {"out": len(Q)}, right=Q.T)
-        self._executor.run(
-            self._matrix,
-            _product_block,
-            {"left": root["out"]},
-            {"out": Y if self._wide else Y.T},
-            right=self._A,
-        )
+        root = self._product(Q * weights, Q.T, len(Q))
+        self._product(root, self._A, Y if self._wide else Y.T)
         return _sum_of_roots(energies)
 
 
@@ -126,18 +128,17 @@ def _sum_of_roots(energies: Array) -> float:
 
 def _project_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     for tile in x.tiles():
-        T = x.theta(tile, rows["W"], H)
-        kernels.project(T, tile.X, tile.scale, out["Theta"][tile.rows])
+        kernels.project(x.theta(tile, rows.W, H), *tile.scaled, out.Theta[tile.rows])
     return {}
 
 
 def _descend_block(x: Block, rows: Rows, out: Rows, *, step: float) -> Sums:
     for tile in x.tiles():
         at = tile.rows
-        kernels.descend(rows["Theta"][at], rows["Y"][at], tile.X, tile.scale, out["out"][at], step)
+        kernels.descend(rows.Theta[at], rows.Y[at], *tile.scaled, out.out[at], step)
     return {}
 
 
 def _product_block(x: Block, rows: Rows, out: Rows, *, right: Array) -> Sums:
-    out["out"][:] = rows["left"] @ right
+    out.out[:] = rows.left @ right
     return {}

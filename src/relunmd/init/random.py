@@ -1,4 +1,4 @@
-"""The random start of the paper, section 5.1."""
+"""The random initialization of the paper (section 5.1)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,7 +13,7 @@ __all__ = ["RandomInit"]
 
 @dataclass(frozen=True)
 class RandomInit(Init):
-    """Standard normal W and H, times the best multiple. One pass."""
+    """Standard normal W and H, scaled by the best multiple. One pass."""
 
     name: ClassVar[str] = "random"
     summary: ClassVar[str] = "normal W and H, optimally scaled; one pass, clearly worse than the others"

@@ -22,7 +22,7 @@ from relunmd.errors import FileError, RelunmdError
 from relunmd.io.atomic import write_beside
 from relunmd.io.npy_format import read_data, read_header, write_array
 
-__all__ = ["amount", "count", "damage_told", "kind_of", "plain", "read_archive", "versions", "write_archive"]
+__all__ = ["amount", "count", "file_errors", "kind_of", "plain", "read_archive", "versions", "write_archive"]
 
 Array = NDArray[Any]
 Metadata = dict[str, Any]
@@ -135,7 +135,7 @@ def _write_member(members: zipfile.ZipFile, name: str, array: Any) -> None:
 
 
 @contextmanager
-def damage_told(place: Path, kind: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+def file_errors(place: Path, kind: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Raise a FileError for any exception while a file is parsed.
 
     A damaged or malicious file can make the libraries that read it raise anything. Exceptions of the types in `but` are
@@ -190,7 +190,7 @@ def read_archive(place: Path, kind: str, newest: int) -> tuple[Metadata, dict[st
     """
     if place.exists() and not place.is_file():
         raise _invalid(place, kind, "it is not a file")
-    with damage_told(place, kind), place.open("rb") as raw:
+    with file_errors(place, kind), place.open("rb") as raw:
         size = raw.seek(0, 2)
         if not zipfile.is_zipfile(raw):
             raise _invalid(place, kind, "it is not a .npz file, or it is truncated")

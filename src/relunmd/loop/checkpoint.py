@@ -1,8 +1,7 @@
-"""A file from which a run goes on: what is written to it, when, and whether it is of this run.
+"""The checkpoint file of a run: what is written to it, when, and whether it belongs to this run.
 
-It is written in a thread of its own, from the arrays of the run themselves: while that lasts, the loop takes away the
-memory that the next steps would write over (`State.without_scratch`), which costs them new arrays and nothing else.
-A write that fails is told in the log, the run goes on, and the last good checkpoint stays as it is.
+A background thread writes the arrays of the run themselves: the executor does not reuse their memory as long as the
+thread refers to them. If a write fails, a warning is logged, the run continues, and the last good checkpoint stays.
 """
 
 import logging
@@ -17,15 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.engine.distributed import remove_other_rows
 from relunmd.engine.executor import RowsLostError
 from relunmd.engine.problem import Fingerprint
 from relunmd.errors import FileError, InputError, RelunmdError
-from relunmd.io.archive import damage_told, plain, read_archive, write_archive
+from relunmd.io.archive import file_errors, plain, read_archive, write_archive
 from relunmd.io.atomic import remove_partials
 from relunmd.io.file_lock import FileLock, LockedError
+from relunmd.loop.snapshot import Snapshot
 
-__all__ = ["Checkpoint", "Identity", "Snapshot", "described", "written_by"]
+__all__ = ["Checkpoint", "Identity", "described", "written_by"]
 
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
@@ -35,16 +34,8 @@ _VERSION = 1
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """A run at some moment: what JSON can hold, and arrays by name."""
-
-    about: dict[str, Any]
-    arrays: dict[str, Array]
-
-
-@dataclass(frozen=True)
 class Identity:
-    """What makes two runs the same, whatever their limits are."""
+    """What makes two runs the same; limits may differ."""
 
     fingerprint: Fingerprint
     rank: int
@@ -54,16 +45,16 @@ class Identity:
     init: Mapping[str, Any]
     n_starts: int
     generator: str
-    """The kind of random bits."""
+    """The bit generator of the random numbers."""
     random_state: int | None
-    """None if it was not given as a number."""
+    """None if it was not given as an integer."""
 
     def to_json(self) -> dict[str, Any]:
         found: dict[str, Any] = plain(asdict(self))
         return found
 
     def differences(self, other: Mapping[str, Any]) -> list[str]:
-        """What differs between the run in a checkpoint and this one, a phrase each."""
+        """Describe what differs between the run in a checkpoint and this one."""
         was, here = Fingerprint.from_json(other["fingerprint"]), self.fingerprint
         words = {"nonzeros": "number of nonzeros", "total": "sum", "norm": "Frobenius norm"}
         names = here.differences(was)
@@ -76,7 +67,7 @@ class Identity:
             told.append("X has other entries, or its rows or columns are in another order")
         now = self.to_json()
         names = ["rank", "dtype", "algorithm", "settings", "init", "n_starts", "generator"]
-        if self.random_state is not None:  # Who gives no number takes whatever there is.
+        if self.random_state is not None:  # Without a seed any is accepted.
             names.append("random_state")
         return told + [
             f"{name}: checkpoint has {other[name]!r}, this call has {now[name]!r}"
@@ -86,25 +77,31 @@ class Identity:
 
 
 class Checkpoint:
-    """The file of one run, written at most every so many seconds."""
+    """The file of one run, written at most once in `every` seconds.
 
-    def __init__(self, place: Path, every: float, identity: Identity) -> None:
+    `remove_rows` removes rows that earlier checkpoints stored beside the file (see `Executor.remove_other_rows`).
+    """
+
+    def __init__(
+        self, place: Path, every: float, identity: Identity, remove_rows: Callable[[Path, Any], None] | None = None
+    ) -> None:
         self.place = place
         self._every = every
         self._identity = identity
+        self._remove_rows = remove_rows
         self._last = time.perf_counter()
         self._thread: threading.Thread | None = None
         self._at: object = None
-        """What the file is known to hold: the mark of the last snapshot that was written."""
+        """The mark of the last snapshot that was written."""
         self._rows: Mapping[str, Any] | None = None
-        """Which rows beside the file belong to it, as `Executor.write_rows` describes them."""
+        """The rows beside the file that belong to it, as `Executor.write_rows` describes them."""
         self._lock = FileLock(place)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other runs from this file; InputError if one has it.
+        """Lock the file; raise InputError if another run has it.
 
-        A checkpoint that is still being written when the run is interrupted keeps the lock until it is on the disk.
+        A checkpoint that is still being written when the run is interrupted keeps the lock until it is on disk.
         """
         try:
             self._lock.acquire()
@@ -119,11 +116,11 @@ class Checkpoint:
             self._lock.release()
 
     def open(self) -> Snapshot | None:
-        """What is there already, if it is of the same run."""
+        """Read the file, if it exists and belongs to the same run."""
         try:
             remove_partials(self.place)
         except OSError as reason:
-            log.warning("What an earlier run may have left beside %s could not be removed: %s", self.place, reason)
+            log.warning("Temporary files beside %s could not be removed: %s", self.place, reason)
         if not self.place.exists():
             return None
         with self.making_sense():
@@ -140,23 +137,23 @@ class Checkpoint:
             return Snapshot(about["run"], arrays)
 
     def reread(self) -> Snapshot | None:
-        """What has been written so far, of a run that must go back to it; None if there is nothing of use."""
+        """Read the file again, for a run that must return to it; None if it cannot be used."""
         if self._thread is not None:
             self._thread.join()
         try:
             return self.open()
         except RelunmdError as reason:
-            log.warning("The checkpoint %s is of no use: %s", self.place, reason)
+            log.warning("The checkpoint %s cannot be used: %s", self.place, reason)
             return None
 
     @contextmanager
     def making_sense(self) -> Iterator[None]:
-        """Turns whatever goes wrong with the content of the file into a FileError that says what to do."""
+        """Turn whatever is wrong with the content of the file into a FileError that says what to do."""
         try:
-            with damage_told(self.place, _KIND, but=(RowsLostError,)):
+            with file_errors(self.place, _KIND, but=(RowsLostError,)):
                 yield
         except FileError as reason:
-            if isinstance(reason.__cause__, OSError | MemoryError):  # There may be nothing wrong with it.
+            if isinstance(reason.__cause__, OSError | MemoryError):  # The file itself may be fine.
                 raise
             raise FileError(f"{reason} Name another file, or delete that one if it is not needed.") from reason
 
@@ -170,27 +167,26 @@ class Checkpoint:
         return self._thread is not None and self._thread.is_alive()
 
     def begin(self, snapshot: Snapshot) -> None:
-        """Write in the background; not while `busy`."""
+        """Write in the background; must not be called while `busy`."""
         thread = threading.Thread(
             target=self._write_and_release, args=(snapshot,), name="relunmd-checkpoint", daemon=True
         )
         self._lock.acquire()  # Once more, for the thread.
         try:
             thread.start()
-        except RuntimeError:  # There are as many threads as there may be.
+        except RuntimeError:  # No further thread can be started.
             self._write_and_release(snapshot)
         else:
             self._thread = thread
 
     def holds(self, mark: object) -> bool:
-        """Whether the file has the run at this moment."""
+        """Whether the file has the run at the moment with this mark."""
         return mark == self._at
 
     def wait(self, stop: Callable[[], bool]) -> bool:
-        """Wait until what is being written is on the disk.
+        """Wait until the checkpoint is on disk; return False if `stop` ended the waiting.
 
-        Returns whether it could: when `stop` says so it does not wait any longer. What is being written then goes on
-        as long as the process does.
+        Writing then continues in the background as long as the process lives.
         """
         while self._thread is not None and self._thread.is_alive():
             self._thread.join(0.1)
@@ -211,17 +207,17 @@ class Checkpoint:
         try:
             write_archive(self.place, _KIND, _VERSION, about, snapshot.arrays)
             self._at, self._rows = snapshot.about["mark"], rows
-            if rows or before:
-                remove_other_rows(self.place, rows)
-        except Exception as reason:  # Whatever it is, the run is worth more.
+            if self._remove_rows is not None and (rows or before):
+                self._remove_rows(self.place, rows)
+        except Exception as reason:  # Whatever it is, the run must continue.
             self.failed(reason)
         self._last = time.perf_counter()
 
     def failed(self, reason: Exception) -> None:
-        """Tell that it could not be written, and do not try again at once."""
+        """Log that it could not be written, and do not try again at once."""
         log.warning(
-            "The checkpoint %s could not be written: %s. The run goes on; the checkpoint before it, if there was "
-            "one, is as it was.",
+            "The checkpoint %s could not be written: %s. The run continues; the previous checkpoint, if any, is "
+            "unchanged.",
             self.place,
             reason or type(reason).__name__,
         )
@@ -229,8 +225,8 @@ class Checkpoint:
 
 
 def described(place: Path) -> dict[str, Any]:
-    """What a checkpoint is of, and how far the run has come."""
-    with damage_told(place, _KIND):
+    """Describe the run of a checkpoint and its progress."""
+    with file_errors(place, _KIND):
         about, arrays = read_archive(place, _KIND, _VERSION)
         identity, run = about["identity"], about["run"]
         X = Fingerprint.from_json(identity["fingerprint"])
@@ -250,8 +246,8 @@ def described(place: Path) -> dict[str, Any]:
 
 
 def written_by(place: Path, history: Mapping[str, Array]) -> bool:
-    """Whether the run that a checkpoint is of once had this history: no two runs have the same times."""
-    with damage_told(place, _KIND):
+    """Whether the run of a checkpoint once had this history: no two runs have the same times."""
+    with file_errors(place, _KIND):
         _, arrays = read_archive(place, _KIND, _VERSION)
         return any(
             all(np.array_equal(whole[name][: len(history[name])], history[name]) for name in ("time", "error"))
@@ -260,6 +256,6 @@ def written_by(place: Path, history: Mapping[str, Array]) -> bool:
 
 
 def _histories(arrays: Mapping[str, Array]) -> list[dict[str, Array]]:
-    """The histories of the courses of a run, as solve.py flattens them."""
-    courses = [name.removesuffix(".history.error") for name in arrays if name.endswith(".history.error")]
-    return [{column: arrays[f"{course}.history.{column}"] for column in ("time", "error")} for course in courses]
+    """The histories of the trajectories of a run, as `Race.flatten` names them."""
+    prefixes = [name.removesuffix(".history.error") for name in arrays if name.endswith(".history.error")]
+    return [{column: arrays[f"{prefix}.history.{column}"] for column in ("time", "error")} for prefix in prefixes]

@@ -17,8 +17,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from relunmd.loop.driver import PATIENCE, Limits
-from relunmd.loop.driver import Progress as Step
+from relunmd.loop.callback import Progress as Step
+from relunmd.loop.criteria import WINDOW, Limits
 from relunmd.memory import human_bytes
 
 __all__ = ["ProgressDisplay", "RaisingConsole", "curve"]
@@ -166,10 +166,10 @@ class ProgressDisplay:
         best = self._best[-1]
         told = [f"error {best:.6f}" if best >= 1e-3 else f"error {best:.3e}"]
         course = self._course
-        if len(course) > PATIENCE:
-            before = course[-1 - PATIENCE]
+        if len(course) > WINDOW:
+            before = course[-1 - WINDOW]
             fall = (before - course[-1]) / before if before > 0 else 0.0
-            told.append(f"fell by {fall:.1e} in {PATIENCE} iterations")
+            told.append(f"fell by {fall:.1e} in {WINDOW} iterations")
         return told
 
     def _facts(self) -> list[str]:

@@ -9,11 +9,11 @@ from scipy import sparse
 
 from relunmd import memory
 from relunmd.engine.distributed import fetched, refuse_distributed
+from relunmd.engine.problem_setup import check_matrix
 from relunmd.errors import InputError
 from relunmd.inspection import row_parts
 from relunmd.plot import style
 from relunmd.plot.subjects import Compared, Subject, factors_of
-from relunmd.validation import check_matrix
 
 __all__ = ["components", "draw_components", "draw_rows", "mosaic", "reconstructions"]
 

@@ -1,4 +1,4 @@
-"""A cluster of two processes with one thread each, for all tests of a session that do not kill any of it."""
+"""A cluster of two processes with one thread each, shared by all tests that do not kill workers."""
 
 import logging
 import warnings
@@ -7,7 +7,7 @@ import pytest
 from dask import config
 from distributed import Client, LocalCluster
 
-# Dask tells of ports and of workers that are slow to end; neither is what is tested here.
+# Dask warns about ports and workers that are slow to end, which is not tested here.
 SETTINGS = {"distributed.worker.profile.enabled": False, "distributed.comm.timeouts.connect": "10s"}
 
 
@@ -32,7 +32,7 @@ def client(two_workers):
 
 @pytest.fixture
 def own_cluster():
-    """A cluster for one test, which may lose its workers; without nannies, so that none comes back."""
+    """Start clusters for one test, which may lose their workers."""
     with warnings.catch_warnings(), config.set(SETTINGS):
         warnings.simplefilter("ignore")
         opened = []
@@ -51,18 +51,18 @@ def own_cluster():
 
 
 @pytest.fixture
-def heard():
-    """What the library logs. (Where Dask starts a cluster pytest's caplog hears nothing any more.)"""
+def logged():
+    """The messages that the library logs; pytest's caplog misses them once Dask has started a cluster."""
     lines = []
 
-    class Ear(logging.Handler):
+    class Recorder(logging.Handler):
         def emit(self, record):
             lines.append(record.getMessage())
 
-    log, ear = logging.getLogger("relunmd"), Ear(logging.INFO)
+    log, recorder = logging.getLogger("relunmd"), Recorder(logging.INFO)
     before = log.level
-    log.addHandler(ear)
+    log.addHandler(recorder)
     log.setLevel(logging.INFO)
     yield lines
-    log.removeHandler(ear)
+    log.removeHandler(recorder)
     log.setLevel(before)

@@ -1,4 +1,4 @@
-"""X on Dask: the same bits as threads, whatever its parts are, and nothing of length m at the driver."""
+"""X on Dask: the same bits as threads for every kind of parts, and no array of m rows on the driver."""
 
 import numpy as np
 import pytest
@@ -8,12 +8,12 @@ from scipy import sparse
 
 import relunmd
 from relunmd import InputError, ReLUNMD
-from relunmd.engine.distributed import dask_input, open_distributed
+from relunmd.engine.distributed import dask_input, open_distributed, worker_store
 from relunmd.engine.distributed.cluster_executor import ClusterExecutor
 from relunmd.engine.distributed.remote_rows import RowsOnWorkers
 from relunmd.engine.linalg import canonical
 from relunmd.engine.matrix import RowLayout
-from relunmd.validation import make_problem
+from relunmd.engine.problem_setup import make_problem
 from tests.conftest import relative_error, synthetic
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -30,7 +30,7 @@ def chunked(height=HEIGHT):
 
 
 def unknown():
-    """Chunks that do not know how many rows they have."""
+    """Return chunks with unknown numbers of rows."""
     return chunked()[da.from_array(np.ones(len(X), bool), chunks=HEIGHT)]
 
 
@@ -50,7 +50,7 @@ def on_threads():
     return {name: relunmd.decompose(X, algorithm=name, **RUN) for name in ("qn", "3b-factored", "tsvd")}
 
 
-def same_course(there, here):
+def assert_same_history(there, here):
     assert there.history.error.tolist() == here.history.error.tolist()
     assert there.history.passes.tolist() == here.history.passes.tolist()
     assert there.error == here.error
@@ -61,20 +61,20 @@ def same_course(there, here):
 @pytest.mark.parametrize("name", ["qn", "3b-factored", "tsvd"])
 @pytest.mark.parametrize("kind", ["dense", "delayed CSR"])
 def test_the_same_bits_as_on_threads(client, on_threads, name, kind):
-    same_course(relunmd.decompose(KINDS[kind](), algorithm=name, **RUN), on_threads[name])
+    assert_same_history(relunmd.decompose(KINDS[kind](), algorithm=name, **RUN), on_threads[name])
 
 
 @pytest.mark.parametrize("kind", sorted(set(KINDS) - {"dense", "delayed CSR"}))
 def test_every_kind_of_parts(client, on_threads, kind):
     there = relunmd.decompose(KINDS[kind](), algorithm="3b-factored", **RUN)
-    same_course(there, on_threads["3b-factored"])
+    assert_same_history(there, on_threads["3b-factored"])
     assert there.W.chunks[0] == tuple(np.diff([*STARTS, len(X)]))
 
 
 def test_persisted_parts_give_the_same_bits_wherever_they_are(client, on_threads):
     there = relunmd.decompose(chunked(200).persist(), algorithm="qn", **RUN)
     assert there.W.chunks == ((200,) * 10 + (100,), (6,))
-    # Cut elsewhere, so that sums are added in another order.
+    # Other blocks, so that sums are added in another order.
     np.testing.assert_allclose(there.history.error, on_threads["qn"].history.error, rtol=1e-7)
     made_of = chunked(200).persist() * 2
     twice = relunmd.decompose(made_of, algorithm="qn", **RUN)
@@ -83,7 +83,7 @@ def test_persisted_parts_give_the_same_bits_wherever_they_are(client, on_threads
 
 def test_futures_are_parts_too(client, on_threads):
     parts = [client.submit(S[start : start + HEIGHT].copy, pure=False) for start in STARTS]
-    same_course(relunmd.decompose(parts, algorithm="3b-factored", **RUN), on_threads["3b-factored"])
+    assert_same_history(relunmd.decompose(parts, algorithm="3b-factored", **RUN), on_threads["3b-factored"])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "uint8", "bool"])
@@ -104,15 +104,15 @@ def test_the_error_is_that_of_the_factors(client):
 
 
 @pytest.mark.parametrize("init", ["random", "tsvd", "mean-corrected", "shifted"])
-def test_every_start_that_keeps_nothing_of_the_size_of_x(client, init):
+def test_initializations(client, init):
     first, second = (relunmd.decompose(chunked(), init=init, **RUN) for _ in range(2))
     assert first.history.error.tolist() == second.history.error.tolist()
-    if init != "random":  # Whose rows are drawn where they are.
+    if init != "random":  # Its rows are drawn on the workers.
         assert first.history.error.tolist() == relunmd.decompose(X, init=init, **RUN).history.error.tolist()
     assert first.error < 0.7 * first.history.error[0]
 
 
-def test_going_on_from_a_result_and_filling_it_up(client):
+def test_init_from_a_result_of_lower_rank(client):
     here, there = (relunmd.decompose(A, **RUN | {"rank": 3}) for A in (X, chunked()))
     more = relunmd.decompose(chunked(), **RUN | {"init": there})
     np.testing.assert_allclose(more.error, relunmd.decompose(X, **RUN | {"init": here}).error, rtol=1e-5)
@@ -121,13 +121,13 @@ def test_going_on_from_a_result_and_filling_it_up(client):
     assert more.error < there.error
 
 
-def test_several_starts(client):
+def test_several_initializations(client):
     settings = RUN | {"n_starts": 3, "algorithm": "3b-factored", "init": "random"}
     d = relunmd.decompose(chunked(), **settings)
     assert d.error < relunmd.decompose(chunked(), **RUN | {"algorithm": "tsvd"}).error
 
 
-def test_progress_tells_of_workers_and_bytes(client):
+def test_progress_has_workers_and_bytes(client):
     seen = []
 
     def note(step):
@@ -142,7 +142,7 @@ def test_progress_tells_of_workers_and_bytes(client):
     moved = np.diff([step.bytes_moved for step in seen[4:]])
     assert (moved > 0).all()
     assert moved.max() < 160 * 6 * 8 * 10  # Some arrays like H; W has 13 times as many rows.
-    with pytest.raises(relunmd.RelunmdError, match="while the run goes on"):
+    with pytest.raises(relunmd.RelunmdError, match="only during the run"):
         seen[-1].W  # noqa: B018
     local = []
     relunmd.decompose(X, callback=local.append, **RUN)
@@ -155,9 +155,9 @@ def test_tasks_have_names(client):
     assert {"relunmd_quasi_newton_block", "relunmd_three_block_factored_block", "relunmd_open_parts"} <= {*names}
 
 
-def test_nothing_stays_on_the_workers_but_what_was_handed_over(client):
+def test_only_results_stay_on_the_workers(client):
     d = relunmd.decompose(chunked(), **RUN)
-    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").cluster.worker._STORES))
+    stores = client.run(lambda: len(worker_store._STORES))
     assert set(stores.values()) == {0}
     assert d.W.compute().shape == (len(X), 6)
 
@@ -175,11 +175,11 @@ def test_results_on_dask(client, tmp_path):
     assert repr(d).startswith("Decomposition(shape=(2100, 160)")
 
 
-def test_without_a_client_one_is_started_and_said(heard):
+def test_without_a_client_one_is_started_and_logged(logged):
     d = relunmd.decompose(chunked(), **RUN)
-    assert any("no active dask.distributed.Client" in line for line in heard)
+    assert any("no active dask.distributed.Client" in line for line in logged)
     assert d.error == relunmd.decompose(X, **RUN).error
-    dask_input._OURS.pop().close()
+    dask_input._OWN_CLIENTS.pop().close()
 
 
 class TestTheEstimator:
@@ -234,15 +234,15 @@ class TestTheEstimator:
         (chunked, {"init": "nuclear"}, "init must be one of .* where X is on Dask"),
         (chunked, {"rank": 161}, "rank must be"),
         (lambda: [delayed(X), delayed(X[:, :3])], {}, "same number of columns"),
-        (lambda: [delayed(X), delayed(X[:0])], {}, "must have a row"),
+        (lambda: [delayed(X), delayed(X[:0])], {}, "must have rows"),
         (lambda: [delayed(np.ones)(3)], {}, "two-dimensional"),
         (lambda: [delayed("words")], {}, "two-dimensional|real numbers"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_sentence(client, make, settings, why):
+def test_unusable_input_is_refused(client, make, settings, why):
     with pytest.raises(InputError, match=why):
         relunmd.decompose(make(), **RUN | settings)
-    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").cluster.worker._STORES))
+    stores = client.run(lambda: len(worker_store._STORES))
     assert set(stores.values()) == {0}
 
 
@@ -275,20 +275,20 @@ class TestRowsOnWorkers:
         assert np.empty_like(rows, np.float32).dtype == np.float32
         np.testing.assert_allclose(problem.gram(rows), A.T @ A)
 
-    def test_they_do_not_come_here(self, problem):
+    def test_they_cannot_be_converted(self, problem):
         rows = problem.executor.normal_rows(problem.matrix, 2, np.random.default_rng(0))
-        with pytest.raises(TypeError, match="not to come here"):
+        with pytest.raises(TypeError, match="rows stay on the workers"):
             np.asarray(rows)
         with pytest.raises(TypeError):
             np.linalg.norm(rows)
 
-    def test_what_nobody_asks_for_any_more_is_let_go(self, problem, client):
+    def test_unused_arrays_are_released(self, problem, client):
         for _ in range(5):
             rows = problem.executor.normal_rows(problem.matrix, 2, np.random.default_rng(0))
         problem.gram(rows)
 
         def arrays():
-            from relunmd.engine.distributed.worker import _STORES
+            from relunmd.engine.distributed.worker_store import _STORES
 
             return [len(store.arrays) for store in _STORES.values()]
 

@@ -1,4 +1,4 @@
-"""Matrix files on a cluster, from Python and by `relunmd fit --dask`: whatever they are, the workers read them."""
+"""Matrix files on a cluster, from Python and by `relunmd fit --dask`: the workers read every kind."""
 
 import json
 import re
@@ -17,9 +17,10 @@ from scipy import sparse
 
 import relunmd
 from relunmd.cli import main
-from relunmd.engine.distributed.partitioned_files import _folder, open_file
+from relunmd.engine.distributed.file_parts import _folder_parts, open_file
 from relunmd.errors import FileError, InputError
-from relunmd.loop.driver import Limits, Progress
+from relunmd.loop.callback import Progress
+from relunmd.loop.criteria import Limits
 from relunmd.loop.progress_display import ProgressDisplay
 from relunmd.memory import human_bytes
 from tests.cli.terminal import on_a_terminal
@@ -145,19 +146,19 @@ class TestTheCommand:
         assert "Traceback" not in done.stderr
 
     def test_ctrl_c_on_a_terminal_saves_the_best_so_far(self, tmp_path):
-        """There all processes of the group hear it, the workers too."""
+        """A terminal sends Ctrl-C to all processes of the group, including the workers."""
         npy_file(tmp_path / "X")
         line = "fit X.npy -r 4 --tol 0 --max-iter 100000 --seed 0 -o m.npz --dask local --checkpoint run.npz"
         code, written = on_a_terminal(*line.split(), cwd=tmp_path, stop_after=r"iteration \d\d")
         assert code == 130, written
-        assert "the best so far is saved in m.npz" in written
+        assert "the best factors so far are saved in m.npz" in written
         assert "Traceback" not in written
         d = relunmd.Decomposition.load(tmp_path / "m.npz")
         assert d.status is relunmd.Status.INTERRUPTED
         assert d.W.shape == (2000, 4)
 
 
-def test_progress_in_words(capsys):
+def test_progress_display(capsys):
     display = ProgressDisplay("qn, rank 4", Limits())
     step = Progress(3, 1.0, 0.5, 9, 0.5, lambda: (X, X), workers=1, bytes_moved=12_300_000)
     with display:
@@ -166,8 +167,8 @@ def test_progress_in_words(capsys):
 
 
 def test_the_readmes_example_runs(tmp_path):
-    """As a file of its own, which its worker processes import."""
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    """Run as a file, which its worker processes import."""
+    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
     (example,) = [text for text in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "Client(" in text]
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     done = subprocess.run(
@@ -181,5 +182,5 @@ def test_digits_that_are_no_numbers_in_names(tmp_path):
     """ "²" is a digit to Python, and not a number to int()."""
     for name in ("1²10.npy", "1²2.npy", "²1.npy"):
         np.save(tmp_path / name, X[:3])
-    loaders, _ = _folder(tmp_path, None)
+    loaders = _folder_parts(tmp_path, list(tmp_path.iterdir()), None)
     assert [Path(loader.path).name for loader in loaders] == ["1²2.npy", "1²10.npy", "²1.npy"]

@@ -1,4 +1,4 @@
-"""Every public function with X, or W, on Dask: it works, or refuses with a message before any work."""
+"""Every public function with X or W on Dask works, or raises an error before any work."""
 
 import asyncio
 
@@ -10,8 +10,8 @@ from distributed import Client
 
 import relunmd
 from relunmd import ClusterError, InputError, ReLUNMD, plot
-from relunmd.engine.distributed import open_distributed
-from relunmd.inspection import survey
+from relunmd.engine.distributed import open_distributed, worker_store
+from relunmd.inspection import inspect_matrix
 from tests.conftest import synthetic
 
 pytestmark = pytest.mark.xdist_group("cluster")
@@ -32,9 +32,9 @@ KINDS = {
 
 @pytest.fixture(params=KINDS)
 def given(request, client):
-    """X on Dask; afterwards nothing of it is left on the workers."""
+    """X on Dask; afterwards nothing is left on the workers."""
     yield KINDS[request.param](client)
-    stores = client.run(lambda: len(__import__("relunmd.engine.distributed.worker").cluster.worker._STORES))
+    stores = client.run(lambda: len(worker_store._STORES))
     assert set(stores.values()) == {0}
 
 
@@ -64,17 +64,15 @@ def test_what_works(given, model):
     ("call", "why"),
     [
         (lambda A, d, folder: relunmd.compare(A, 2, folder / "out"), "compare needs X in memory or in a file"),
-        (lambda A, d, folder: survey(A), "survey needs X in memory"),
+        (lambda A, d, folder: inspect_matrix(A), "inspect_matrix needs X in memory"),
         (lambda A, d, folder: plot.reconstructions(d, A), "plot.reconstructions needs X in memory"),
         (lambda A, d, folder: plot.spectrum(d, X=A), "plot.spectrum needs X in memory"),
         (lambda A, d, folder: ReLUNMD(**FIT).partial_fit(A), "partial_fit takes rows in memory"),
     ],
-    ids=["compare", "survey", "reconstructions", "spectrum", "partial_fit"],
+    ids=["compare", "inspect_matrix", "reconstructions", "spectrum", "partial_fit"],
 )
 def test_what_is_refused(given, tmp_path, monkeypatch, call, why):
-    monkeypatch.setattr(
-        "relunmd.engine.distributed.cluster_source.ClusterSource.__init__", None
-    )  # Nothing is opened for that.
+    monkeypatch.setattr("relunmd.engine.distributed.cluster_source.ClusterSource.__init__", None)  # Nothing is opened.
     with pytest.raises(InputError, match=why):
         call(given, relunmd.decompose(X, **RUN), tmp_path)
     assert not list(tmp_path.iterdir())
@@ -94,9 +92,9 @@ def test_lists_of_parts_are_no_factors(client, model, kind):
     [
         (lambda client: delayed(X), "must be a dask.array or a list"),
         (lambda client: client.scatter(X), "must be a dask.array or a list"),
-        (lambda client: [delayed(X[:, :0])], r"must have columns\. Got one of shape \(200, 0\)"),
-        (lambda client: da.from_delayed(delayed(X[:150]), X.shape, X.dtype), "declares, 200 rows .* Got 150 and 30"),
-        (lambda client: da.from_delayed(delayed(X[:, :29]), X.shape, X.dtype), "30 columns in all. Got 200 and 29"),
+        (lambda client: [delayed(X[:, :0])], r"have columns\. Got a part of shape \(200, 0\)"),
+        (lambda client: da.from_delayed(delayed(X[:150]), X.shape, X.dtype), r"declares, .* Got \(150, 30\)"),
+        (lambda client: da.from_delayed(delayed(X[:, :29]), X.shape, X.dtype), r"declares, .* Got \(200, 29\)"),
     ],
 )
 def test_x_that_is_not_what_it_should_be(client, bad, why):
@@ -120,7 +118,7 @@ def test_a_checkpoint_with_other_initial_factors_on_dask(there, tmp_path, where)
 
 
 def test_within_a_task(client):
-    """Its only thread is needed by the tasks of the run."""
+    """The tasks of the run need the only thread of the worker."""
     task = client.submit(lambda: relunmd.decompose(da.from_array(X, chunks=(100, -1)), **RUN).error, pure=False)
     assert task.result(timeout=60) == pytest.approx(relunmd.decompose(X, **RUN).error)
 
@@ -136,7 +134,7 @@ def test_rows_of_a_result(there):
     np.testing.assert_allclose(there.scores(7, 2), [(W @ there.H)[7, 2]])
 
 
-def test_pictures_of_a_result(there):
+def test_plots_of_a_result(there):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     drawn = plot.components(there).images[0].get_array()
     here = relunmd.decompose(X, **RUN)
@@ -173,7 +171,7 @@ def test_an_asynchronous_client(client):
 class TestAClosedClient:
     @pytest.fixture
     def other(self, two_workers):
-        """A client of the same cluster, which the test closes."""
+        """Another client of the same cluster, which the test closes."""
         with Client(two_workers.scheduler.address, set_as_default=False) as client:
             yield client
 
@@ -182,7 +180,7 @@ class TestAClosedClient:
         futures = KINDS["futures"](other)
         other.close()
         for given in (persisted, persisted * 2, futures, [delayed(future) for future in futures]):
-            with pytest.raises(ClusterError, match=r"client that made X is not connected.*closed.*new Client"):
+            with pytest.raises(ClusterError, match=r"client that computed X is not connected.*closed.*new Client"):
                 relunmd.decompose(given, **RUN)
 
     def test_a_result_of_a_client_that_is_closed(self, client, other, tmp_path):

@@ -30,16 +30,15 @@ def slopes(x, theta, leak):
 
 def begun(X, W, T, scale, leak, penalty):
     facts = np.zeros((len(X), kernels.N_FACTS))
-    kernels.begin_rows(T, X, scale, leak, penalty, W, facts)
+    kernels.begin_rows(kernels.Rows(T, X, scale, W, facts), leak, penalty)
     return facts
 
 
 def directions(X, W, Ht, T, scale, live, leak, metric, damping, penalty, facts):
     n, r = Ht.shape
     steps = np.empty((len(live), r))
-    kernels.newton_directions(
-        T, X, scale, live, leak, Ht, metric, damping, penalty, W, facts, np.empty((n, r)), np.empty((r, r)), steps
-    )
+    newton = kernels.Newton(Ht, metric, damping, penalty, np.empty((n, r)), np.empty((r, r)))
+    kernels.newton_directions(kernels.Rows(T, X, scale, W, facts), live, leak, newton, steps)
     return steps
 
 
@@ -73,7 +72,8 @@ def test_searches_go_downhill_and_know_where_they_are(shape, dtype, leak, longes
     live = np.arange(len(X) - 1, -1, -2)
     steps = directions(X, W, Ht, T, 1.0, live, leak, np.zeros((r, r)), 1e-8, penalty, facts)
     D, going = (steps @ H).astype(dtype), np.empty(len(live), np.int64)
-    kernels.search_rows(T, D, X, 1.0, live, leak, penalty, longest, 1e-3, 1e-20, W, steps, facts, going)
+    search = kernels.Search(leak, penalty, longest, 1e-3, 1e-20)
+    kernels.search_rows(kernels.Rows(T, X, 1.0, W, facts), live, steps, D, search, going)
     for k, i in enumerate(live):
         now, x = facts[i, kernels.OBJECTIVE], X[i].astype(np.float64)
         assert now <= before[i, kernels.OBJECTIVE]
@@ -108,6 +108,7 @@ def test_an_exact_row_has_converged_and_a_blind_one_stays():
     for _ in range(3):
         steps = directions(X, W, Ht, T, 1.0, live, 0.0, np.zeros((1, 1)), 1e-12, 0.0, facts)
         going = np.empty(2, np.int64)
-        kernels.search_rows(T, steps @ H, X, 1.0, live, 0.0, 0.0, np.inf, 1e-5, 1e-20, W, steps, facts, going)
+        search = kernels.Search(0.0, 0.0, np.inf, 1e-5, 1e-20)
+        kernels.search_rows(kernels.Rows(T, X, 1.0, W, facts), live, steps, steps @ H, search, going)
     assert going.tolist() == [0, 0]
     np.testing.assert_allclose(W.ravel(), [1.0, 0.0], atol=1e-9)

@@ -29,7 +29,7 @@ def compressed(A, most):
     bits = A.view(np.int32 if A.dtype == np.float32 else np.int64)
     values, columns = np.empty(most + 8, A.dtype), np.empty(most + 8, np.int32)
     starts = np.empty(len(A) + 1, np.int64)
-    count = kernels.compress(A, bits, values, columns, starts)
+    count = kernels.compress(A, bits, kernels.Nonzeros(values, columns, starts))
     return count, values, columns, starts
 
 
@@ -56,11 +56,9 @@ def test_compress_and_gather_find_the_same_nonzeros_or_give_up_alike(A, data):
         np.testing.assert_array_equal(columns[:count], wanted.indices)
         np.testing.assert_array_equal(starts, wanted.indptr)
     whole = sparse.csr_array(A)
-    given_values, given_columns = read_only(whole.data, whole.indices.astype(index))
-    out = np.empty(most, A.dtype), np.empty(most, np.int32), np.empty(len(A) + 1, np.int64)
-    again = kernels.gather(
-        given_values, given_columns, whole.indptr.astype(np.int64), first, width, most, 0.5, 2.0, *out
-    )
+    rows = kernels.CsrRows(*read_only(whole.data, whole.indices.astype(index)), whole.indptr.astype(np.int64))
+    out = kernels.Nonzeros(np.empty(most, A.dtype), np.empty(most, np.int32), np.empty(len(A) + 1, np.int64))
+    again = kernels.gather(rows, first, width, most, 0.5, 2.0, out)
     assert again == count
     if count >= 0:
         np.testing.assert_array_equal(out[0][:count], values[:count] * A.dtype.type(0.5) + A.dtype.type(2))
@@ -75,7 +73,7 @@ def test_scatter_writes_the_tile_and_tells_where(A, data):
     whole = sparse.csr_array(A)
     values, columns = read_only(whole.data, whole.indices.astype(data.draw(st.sampled_from((np.int32, np.int64)))))
     out, places = np.zeros((len(A), width), A.dtype), np.empty(whole.nnz, np.int64)
-    count = kernels.scatter(values, columns, whole.indptr.astype(np.int64), first, out, places)
+    count = kernels.scatter(kernels.CsrRows(values, columns, whole.indptr.astype(np.int64)), first, out, places)
     np.testing.assert_array_equal(out, A[:, first : first + width])
     assert sorted(places[:count]) == np.flatnonzero(out).tolist()
 
@@ -87,12 +85,12 @@ def test_products_with_nonzeros(A, p, seed):
     assert count >= 0
     V, Y = (random.standard_normal((k, p)).astype(A.dtype) for k in (A.shape[1], len(A)))
     found, wanted = Y.copy(), Y + A @ V
-    kernels.sparse_times(values, columns, starts, V, found)
+    kernels.sparse_times(kernels.Nonzeros(values, columns, starts), V, found)
     close = {"rtol": 1e-4, "atol": 1e-4} if A.dtype == np.float32 else {"rtol": 1e-10, "atol": 1e-10}
     np.testing.assert_allclose(found, wanted, **close)
     S = random.standard_normal((A.shape[1], p))
     wanted = S + A.T.astype(float) @ Y
-    kernels.sparse_transposed_times(values, columns, starts, Y, S)
+    kernels.sparse_transposed_times(kernels.Nonzeros(values, columns, starts), Y, S)
     np.testing.assert_allclose(S, wanted, **close)
 
 

@@ -191,11 +191,11 @@ def test_products_of_rows(given_tiles):
     _, (A, B, C, D, left, right), _ = given_tiles
     dtype = left.dtype
     close(kernels.dot(left, right), np.sum(left.astype(float) * right), dtype)
-    rough = [tile.astype(np.float32) for tile in (A, B, C, D)]
+    rough = tuple(tile.astype(np.float32) for tile in (A, B, C, D))
     sums = np.ones((4, 2))
-    kernels.four_dots(*rough, left, right, sums)
+    kernels.four_dots(rough, left, right, sums)
     close(sums - 1, [[np.sum(tile * side.astype(float)) for side in (left, right)] for tile in rough], dtype)
     out = left.copy()
-    kernels.add_four(out, *rough, 0.5, -2.0, 0.0, 3.0)
+    kernels.add_four(out, rough, (0.5, -2.0, 0.0, 3.0))
     A, B, _, D = (tile.astype(float) for tile in rough)
     close(out, left + 0.5 * A - 2 * B + 3 * D, dtype)

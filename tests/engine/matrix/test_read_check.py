@@ -19,8 +19,8 @@ from relunmd.engine.matrix import Scratch, StoredArray, StoredCsr
 from relunmd.engine.matrix import stored as stored_module
 from relunmd.engine.matrix.dense import DenseSource
 from relunmd.engine.matrix.read_check import FileStamp, ReadCheck, row_sums
+from relunmd.engine.problem_setup import check_matrix
 from relunmd.errors import FileError
-from relunmd.validation import check_matrix
 
 X = np.maximum(0, np.random.default_rng(0).standard_normal((600, 40)) - 0.5)
 ALL = slice(0, len(X))

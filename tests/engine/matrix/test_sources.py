@@ -9,7 +9,7 @@ from scipy import sparse
 from relunmd import InputError
 from relunmd.engine.matrix import CsrSource, DenseSource, Matrix, Scratch, StoredArray, StoredCsr, SumsPool
 from relunmd.engine.matrix import stored as stored_module
-from relunmd.validation import check_matrix
+from relunmd.engine.problem_setup import check_matrix
 
 M, N = 700, 9000  # Wide enough for several tiles in a row, and several blocks.
 
@@ -153,20 +153,32 @@ def test_a_file_is_read_in_slabs_each_once(X, tmp_path, monkeypatch):
 
 
 BAD_GROUPS = {
-    "no member": ({"data": [1.0]}, {"shape": (1, 1)}, "without indices, indptr"),
+    "no member": ({"data": [1.0]}, {"shape": (1, 1)}, "Got the group '/X' with data."),
     "by columns": (
         {"data": [1.0], "indices": [0], "indptr": [0, 1]},
         {"shape": (1, 1), "encoding-type": "csc_matrix"},
-        "must be stored by rows, as CSR. Got the group '/X' stored as csc_matrix",
+        "must be stored in CSR format. Got the group '/X' of shape (1, 1) in csc_matrix format",
     ),
-    "no shape": ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, {}, "Got no attribute 'shape' of two numbers"),
-    "short indptr": ({"data": [1.0], "indices": [0], "indptr": [0, 1]}, {"shape": (2, 7)}, "must have 3 numbers"),
+    "no shape": (
+        {"data": [1.0], "indices": [0], "indptr": [0, 1]},
+        {},
+        "must have an attribute 'shape'",
+    ),
+    "short indptr": (
+        {"data": [1.0], "indices": [0], "indptr": [0, 1]},
+        {"shape": (2, 7)},
+        "must be 3 nondecreasing",
+    ),
     "falling indptr": (
         {"data": [1.0, 1.0], "indices": [0, 0], "indptr": [0, 3, 1, 2]},
         {"shape": (3, 1)},
-        "that rise from 0 to 2",
+        "numbers from 0 to 2",
     ),
-    "indptr beyond": ({"data": [1.0], "indices": [0], "indptr": [0, 2]}, {"shape": (1, 1)}, "that rise from 0 to 1"),
+    "indptr beyond": (
+        {"data": [1.0], "indices": [0], "indptr": [0, 2]},
+        {"shape": (1, 1)},
+        "numbers from 0 to 1",
+    ),
     "few indices": ({"data": [1.0, 2], "indices": [0], "indptr": [0, 2]}, {"shape": (1, 2)}, "and 1 indices"),
     "complex": (
         {"data": [1j], "indices": [0], "indptr": [0, 1]},
@@ -176,17 +188,17 @@ BAD_GROUPS = {
     "two dimensions": (
         {"data": [[1.0]], "indices": [0], "indptr": [0, 1]},
         {"shape": (1, 1)},
-        "data of the group '/X' must be an array of one dimension",
+        "data of the group '/X' must be a one-dimensional array",
     ),
     "as in CSC": (
         {"data": [1.0], "indices": [0], "indptr": [0, 1, 1, 1]},
         {"shape": (2, 3)},
-        "whose indptr is 4 long: it is stored by columns, as CSC.",
+        "of shape (2, 3) in csc format",
     ),
     "scalar shape": (
         {"data": [1.0], "indices": [0], "indptr": [0, 1]},
         {"shape": 3},
-        "Got no attribute 'shape' of two numbers",
+        "must have an attribute 'shape'",
     ),
     "empty": (
         {"data": np.empty(0), "indices": np.empty(0, int), "indptr": [0]},

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from relunmd.errors import RelunmdError
-from relunmd.inspection import survey
+from relunmd.inspection import inspect_matrix
 from relunmd.io.readers import open_matrix
 from tests.io.readers import samples
 from tests.mutants import DAMAGES
@@ -81,7 +81,7 @@ def trial(place):
     """How it went in a word, and the sentence."""
     try:
         with open_matrix(place) as opened:
-            survey(opened.X)
+            inspect_matrix(opened.X)
     except RelunmdError as reason:
         return type(reason).__name__, str(reason)
     return "opened", ""

@@ -22,7 +22,7 @@ from zarr.core.buffer import default_buffer_prototype
 
 import relunmd
 from relunmd.errors import FileError
-from relunmd.inspection import survey
+from relunmd.inspection import inspect_matrix
 from relunmd.io.readers import bounds, chunk_sizes, guarded_store, hdf5, open_matrix, parquet, text_tables, zarr_stores
 from relunmd.io.readers.contents import RowBlocks
 from tests.io.readers.hostile import frame
@@ -388,7 +388,7 @@ class TestZarr:
             group.create_array(name, data=getattr(S, name))
         group.create_array("shape", data=np.array(S.shape))
         with open_matrix(tmp_path / "a.zarr") as opened:
-            assert survey(opened.X).nonzeros == S.nnz
+            assert inspect_matrix(opened.X).nonzeros == S.nnz
             found = relunmd.decompose(opened.X, 3, random_state=0, max_iter=5)
         assert found.error == relunmd.decompose(S, 3, random_state=0, max_iter=5).error
 
@@ -414,7 +414,7 @@ class TestNamesOfFiles:
         (place / "c" / "0" / "0").unlink()
         os.mkfifo(place / "c" / "0" / "0")
         with open_matrix(place) as opened, pytest.raises(FileError) as caught:
-            survey(opened.X)
+            inspect_matrix(opened.X)
         assert str(caught.value).isprintable()
 
 

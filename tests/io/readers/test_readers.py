@@ -20,10 +20,10 @@ from PIL import Image
 from scipy import sparse
 
 import relunmd
+from relunmd.engine.problem_setup import check_matrix
 from relunmd.errors import FileError, InputError, MissingDependencyError, RelunmdError
-from relunmd.inspection import row_parts, survey
+from relunmd.inspection import inspect_matrix, row_parts
 from relunmd.io.readers import open_matrix
-from relunmd.validation import check_matrix
 from tests.io.readers import samples
 
 ROOT = Path(__file__).parents[3]
@@ -49,7 +49,7 @@ def test_gives_what_was_written(files, name):
     with open_matrix(files / name) as opened:
         np.testing.assert_array_equal(dense(opened.X), samples.X)
         assert opened.entry.shape == samples.X.shape
-        found = survey(opened.X)
+        found = inspect_matrix(opened.X)
     assert (found.nonzeros, found.largest) == (np.count_nonzero(samples.X), samples.X.max())
     assert found.norm == pytest.approx(np.linalg.norm(samples.X.astype(float)))
 
@@ -464,7 +464,7 @@ class TestStored:
             group["data"], group["indices"] = np.array([1, 2, 3], "f2"), np.array([0, 0, 1])
             group["indptr"], group.attrs["shape"] = np.array([0, 3]), (1, 2)
         with open_matrix(tmp_path / "a.h5") as opened:
-            found = survey(opened.X)
+            found = inspect_matrix(opened.X)
         assert (found.nonzeros, found.largest, found.norm) == (2, 3.0, pytest.approx(np.sqrt(18)))
 
     def test_after_somebody_elses_bytes(self, tmp_path):
@@ -531,7 +531,7 @@ class TestHostile:
             open_matrix(tmp_path / "a.zarr") as opened,
             pytest.raises(FileError, match="is damaged: it has 262144 bytes for a chunk"),
         ):
-            survey(opened.X)
+            inspect_matrix(opened.X)
 
     def test_shards_of_small_chunks(self, tmp_path):
         """Whose index is larger than their numbers."""

@@ -1,11 +1,11 @@
-"""The same algorithms where the rows are: X on Dask's workers.
+"""X on the workers of a Dask cluster: the same algorithms where the rows are.
 
-A second executor and a source to go with it, and nothing else: rows of X, of W and of all that belongs to them stay on
-the workers, one task a worker makes a pass over its blocks, and only H, coefficients and sums travel. Dask is imported
-when X is found to be its.
+The package adds a source, `ClusterSource`, and an executor, `ClusterExecutor`. Rows of X, of W and of all arrays like W
+stay on the workers; one task per worker makes a pass over its blocks; only H, coefficients and sums are sent. Dask is
+imported when X is found to be on Dask.
 """
 
-from relunmd.engine.distributed.cluster_executor import ClusterExecutor, remove_other_rows
+from relunmd.engine.distributed.cluster_executor import ClusterExecutor
 from relunmd.engine.distributed.cluster_source import ClusterSource
 from relunmd.engine.distributed.dask_input import is_distributed, open_distributed, refuse_distributed
 from relunmd.engine.distributed.dask_results import Chunks, fetched
@@ -18,5 +18,4 @@ __all__ = [
     "is_distributed",
     "open_distributed",
     "refuse_distributed",
-    "remove_other_rows",
 ]

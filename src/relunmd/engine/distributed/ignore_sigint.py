@@ -1,6 +1,6 @@
-"""Preloaded by the worker processes of `relunmd fit --dask local`: Ctrl-C on their terminal is for the command alone.
+"""A Dask preload that makes the workers of `relunmd fit --dask local` ignore Ctrl-C.
 
-It goes to every process there is, and a worker that ended by it could not hand over what it has.
+The terminal sends Ctrl-C to every process. Only the command handles it: it still needs the rows that its workers have.
 """
 
 import signal
@@ -10,5 +10,5 @@ __all__ = ["dask_setup"]
 
 
 def dask_setup(worker: Any) -> None:
-    """What Dask calls when a worker begins."""
+    """Ignore SIGINT; Dask calls this when a worker starts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,6 +1,5 @@
-"""What the user has on Dask, as parts: some rows of X each, which a worker can get by itself."""
+"""Parts of X: some rows each, which a worker loads or computes by itself."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +11,25 @@ from relunmd.engine.matrix import CsrSource, DenseSource
 from relunmd.engine.matrix.source import InMemory, refuse_masked
 from relunmd.errors import FileError, InputError
 
-__all__ = ["Computed", "PartFacts", "changed", "common", "in_memory"]
+__all__ = ["ComputedPart", "PartFacts", "changed_error", "dask_module", "in_memory", "part_bytes"]
+
+
+def dask_module(name: str = "distributed") -> Any:
+    """Import a module of Dask; raise MissingDependencyError if it is not installed."""
+    return need(name, "X on Dask needs", "dask")
 
 
 @dataclass(frozen=True)
 class PartFacts:
-    """What is known of a part once it has been looked at."""
+    """Properties of a part that a worker has loaded.
+
+    Attributes
+    ----------
+    held : bool
+        Whether the worker keeps the part in memory. Otherwise it is loaded in every pass.
+    checksum : int
+        The sum of its `row_sums`, which does not depend on the worker; 0 if the part does not come from a file.
+    """
 
     n_rows: int
     n_columns: int
@@ -25,64 +37,47 @@ class PartFacts:
     sparse: bool
     nbytes: int
     held: bool
-    """Whether the worker keeps it in memory; otherwise it is recomputed, or read, in every pass."""
     checksum: int
-    """The sum of its `row_sums`, the same wherever and whenever it is read; 0 if it does not come from a file."""
 
 
-class Computed:
-    """A part that is the result of Dask's tasks, made within the task that needs it: the scheduler never hears of it.
+class ComputedPart:
+    """A part that is the result of a Dask graph, computed within the task that needs it.
 
-    It travels as bytes. Dask would find its own graph in anything else, and have its scheduler make it.
+    The graph is sent as bytes: Dask would otherwise find it among the arguments and have its scheduler compute it.
     """
 
     def __init__(self, delayed: Any) -> None:
         graph = dict(delayed.__dask_graph__()), delayed.key
-        self._bytes: bytes = need("distributed.protocol.pickle", "X on Dask needs", "dask").dumps(graph)
-
-    @property
-    def nbytes(self) -> int:
-        """What it takes to send it."""
-        return len(self._bytes)
+        self._bytes: bytes = dask_module("distributed.protocol.pickle").dumps(graph)
+        self.nbytes = len(self._bytes)
 
     def load(self) -> Any:
-        graph, key = need("distributed.protocol.pickle", "X on Dask needs", "dask").loads(self._bytes)
-        return need("dask", "X on Dask needs", "dask").get(graph, key)
+        """Return the computed rows."""
+        return dask_module("dask").get(*dask_module("distributed.protocol.pickle").loads(self._bytes))
 
 
-def changed(part: int) -> FileError:
-    """The error for a part that is not what it was when X was validated."""
-    return FileError(
-        f"X changed while it was in use: part {part} has other entries than when it was validated. Was its file "
-        "overwritten?"
-    )
+def changed_error(part: int) -> FileError:
+    """Return the error for a part that differs from what was validated."""
+    return FileError(f"X changed during the run: part {part} has other entries than when it was validated.")
 
 
 def in_memory(part: Any) -> InMemory:
-    """Rows as a source of tiles; InputError for what are none."""
-    if sparse.issparse(part):
-        rows: Any = part
-    else:
-        refuse_masked(part)
-        rows = np.asarray(part)
-    if rows.ndim != 2:
-        raise InputError(f"Every part of X must be two-dimensional. Got one of shape {rows.shape}.")
-    if rows.shape[1] == 0:
-        raise InputError(f"Every part of X must have columns. Got one of shape {rows.shape}.")
-    if np.dtype(rows.dtype).kind not in "biuf":
-        raise InputError(f"X must hold real numbers. Got a part of dtype {rows.dtype}.")
+    """Return the rows of a part as a source of tiles; raise InputError if it is not a matrix of real numbers."""
     if not sparse.issparse(part):
-        return DenseSource(rows)
+        refuse_masked(part)
+        part = np.asarray(part)
+    if part.ndim != 2 or part.shape[1] == 0:
+        raise InputError(f"Every part of X must be two-dimensional and have columns. Got a part of shape {part.shape}.")
+    if np.dtype(part.dtype).kind not in "biuf":
+        raise InputError(f"X must contain real numbers. Got a part of dtype {part.dtype}.")
     try:
-        return CsrSource(rows)
+        return CsrSource(part) if sparse.issparse(part) else DenseSource(part)
     except ValueError as reason:
-        raise InputError(f"X must be a consistent sparse matrix. Got one of which SciPy says: {reason}.") from reason
+        raise InputError(f"X must be a consistent sparse matrix. SciPy reports for a part: {reason}.") from reason
 
 
-def common(facts: Iterable[PartFacts]) -> tuple[int, np.dtype[Any], bool]:
-    """The number of columns, the dtype and whether zeros are not stored, of all parts together."""
-    known = list(facts)
-    widths = sorted({part.n_columns for part in known})
-    if len(widths) > 1:
-        raise InputError(f"All parts of X must have the same number of columns. Got {widths[0]} and {widths[-1]}.")
-    return widths[0], np.result_type(*{part.dtype for part in known}), all(part.sparse for part in known)
+def part_bytes(rows: InMemory) -> int:
+    """Return the memory that a part takes."""
+    if not isinstance(rows, CsrSource):
+        return int(rows.read(slice(0, rows.shape[0])).nbytes)
+    return int(rows.csr.data.nbytes + rows.csr.indices.nbytes + rows.csr.indptr.nbytes)

@@ -1,16 +1,18 @@
-"""Which worker has which parts: neighbours together, so that a worker's sums are few nodes of the tree.
+"""Which worker owns which parts of X.
 
-Parts that Dask has made already move for that. To leave them where they are would make every other block a node of its
-own, and the last bits depend on where Dask put them.
+A worker owns consecutive parts, so that its sums are few nodes of the tree of sums. Parts that Dask has computed
+already are moved for that.
 """
 
 from collections.abc import Mapping, Sequence
 
-__all__ = ["place", "place_again"]
+import numpy as np
+
+__all__ = ["neighbors", "place", "place_again"]
 
 
-def place(weights: Sequence[float], workers: Mapping[str, int]) -> list[str]:
-    """An owner for each part: one worker after the other, by their number of threads.
+def place(weights: Sequence[float], workers: Mapping[str, float]) -> list[str]:
+    """Return an owner for each part, in proportion to the workers' numbers of threads.
 
     >>> place([1, 1, 1, 1], {"a": 1, "b": 1})
     ['a', 'a', 'b', 'b']
@@ -18,35 +20,30 @@ def place(weights: Sequence[float], workers: Mapping[str, int]) -> list[str]:
     ['a', 'b', 'b', 'b']
     """
     addresses = sorted(workers)
-    ends, reached = [], 0
-    for address in addresses:
-        reached += workers[address]
-        ends.append(reached)
-    owners, done, total = [], 0.0, sum(weights)
-    for weight in weights:
-        at = (done + weight / 2) / total * reached
-        done += weight
-        owners.append(addresses[next(i for i, end in enumerate(ends) if at < end)])
-    return owners
+    ends = np.cumsum([workers[address] for address in addresses])
+    middles = np.cumsum(weights) - np.asarray(weights) / 2
+    return [addresses[i] for i in np.searchsorted(ends, middles / sum(weights) * ends[-1], side="right")]
 
 
 def place_again(owners: Sequence[str], workers: Mapping[str, int]) -> list[str]:
-    """The same where the worker is still there; the others' parts, in runs, to those with the least for each thread.
+    """Return the owners with the parts of lost workers assigned to the others, by the room that these have.
 
     >>> place_again(["a", "a", "b", "b"], {"b": 1, "c": 1})
     ['c', 'c', 'b', 'b']
     """
-    load = {address: owners.count(address) / threads for address, threads in sorted(workers.items())}
-    found = list(owners)
-    fair = -(-len(owners) // len(workers))
-    previous, new = None, ""
-    for part, owner in enumerate(owners):
-        if owner in workers:
-            previous = None
-            continue
-        if owner != previous or load[new] >= fair:
-            new = min(load, key=lambda address: load[address])
-        previous = owner
-        found[part] = new
-        load[new] += 1 / workers[new]
-    return found
+    fair = len(owners) / sum(workers.values())
+    room = {address: max(fair * threads - owners.count(address), 0.0) for address, threads in workers.items()}
+    lost = [owner for owner in owners if owner not in workers]
+    new = iter(place([1.0] * len(lost), room))
+    return [owner if owner in workers else next(new) for owner in owners]
+
+
+def neighbors(owners: Sequence[str]) -> list[str]:
+    """Return for each part the worker after its owner, which keeps the copies; the owner if it is alone.
+
+    >>> neighbors(["a", "a", "b", "c"])
+    ['b', 'b', 'c', 'a']
+    """
+    workers = list(dict.fromkeys(owners))
+    following = dict(zip(workers, [*workers[1:], workers[0]], strict=True))
+    return [following[owner] for owner in owners]

@@ -1,286 +1,259 @@
-"""Tasks on certain workers of a cluster, and their answers.
+"""Tasks on certain workers of a cluster, and their results.
 
-Nothing waits forever: a worker that is gone, one that has stopped sending heartbeats, a task that no worker may run, a
-scheduler that does not answer and a closed client all end the wait with an exception.
+No call waits forever: a lost worker, a worker without heartbeats, a task that no worker may run, a scheduler that does
+not answer and a closed client all end the wait with an exception. Dask itself would wait in most of these cases
+(dask/distributed #1110, #4001, #7346), and `Client.gather` has no timeout.
 """
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from relunmd._util import need
-from relunmd.engine.distributed.worker import MissingError, Refusal
-from relunmd.errors import ClusterError, RelunmdError
+from relunmd.engine.distributed.parts import dask_module
+from relunmd.engine.distributed.refusals import Refusal, WorkersLostError
+from relunmd.engine.distributed.worker_store import call_store
+from relunmd.errors import ClusterError
 
-__all__ = ["PATIENCE", "Cluster", "WorkersGoneError", "check_client"]
+__all__ = ["PATIENCE", "Cluster", "check_client"]
 
 log = logging.getLogger("relunmd")
 PATIENCE = 60.0
-"""Seconds to wait for a worker when none is left."""
+"""Seconds to wait for a worker when none is left, and for tasks that cannot run."""
 SILENCE, SILENCE_PAST_DEADLINE = 60.0, 10.0
 """Seconds without a heartbeat after which a worker counts as lost; less once the run's time limit has passed.
 
-A stopped or frozen process is still connected, and Dask itself drops it after `distributed.scheduler.worker-ttl`, five
-minutes by default, if ever.
+A stopped or frozen process is still connected. Dask itself drops it after `distributed.scheduler.worker-ttl`, five
+minutes by default.
 """
-_HEARTBEATS = 5.0
-"""Seconds between two questions for heartbeats, and for tasks that no worker may run."""
-_REACH = 5.0
-_SCHEDULER = 60.0
-"""Seconds for the scheduler to answer."""
-_SLOWEST = 1e7
-"""Bytes per second of the slowest network that data is sent over."""
-_LEAST_WAIT, _LONGEST_WAIT = 0.5, 1.0
-"""Seconds until it is asked whether all workers are still there."""
-_AGAIN = "Connect a new Client and call again; with a checkpoint the run resumes from it."
+_CHECK_EVERY = 5.0
+"""Seconds between two checks of heartbeats, and of tasks that cannot run."""
+_DIRECT_TIMEOUT, _SCHEDULER_TIMEOUT = 5.0, 60.0
+_SLOWEST_NETWORK = 1e7
+"""Bytes per second."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 1.0
+"""Seconds to wait for results before the workers are checked."""
+_RETRY = "Call again; with a checkpoint the run resumes from it."
+_RECONNECT = f"Connect a new Client. {_RETRY}"
 
 
-class WorkersGoneError(Exception):
-    """Some workers are no longer there, or no longer have what they had."""
-
-
-def check_client(client: Any, of: str = "") -> None:
-    """Raise ClusterError if a client is not connected; `of` says which one it is."""
+def check_client(client: Any, which: str = "") -> None:
+    """Raise ClusterError if a client is not connected; `which` describes it in the message."""
     if client.status != "running":
-        raise ClusterError(f"The Dask client{of} is not connected to its scheduler (it is {client.status}). {_AGAIN}")
+        raise ClusterError(f"The Dask client{which} is not connected: it is {client.status}. {_RECONNECT}")
 
 
 class Cluster:
-    """Tasks on certain workers, and their answers; never waits for a worker that is gone or does not answer."""
+    """Submits tasks to certain workers and waits for their results.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    name : str
+        The name of X on the workers, which is part of the keys of tasks.
+
+    Attributes
+    ----------
+    bytes_moved : int
+        Bytes of arrays that were sent from and to this process.
+    interrupted : callable
+        Returns whether to stop waiting and raise KeyboardInterrupt.
+    deadline : float or None
+        When the run's time limit passes, by time.perf_counter().
+    """
 
     def __init__(self, client: Any, name: str) -> None:
         self.client = client
-        self.sent = self.received = 0
-        """Bytes of arrays that left this process and came to it."""
+        self.bytes_moved = 0
+        self.interrupted: Callable[[], bool] = lambda: False
+        self.deadline: float | None = None
         self._name = name
         self._number = 0
-        self._distributed = need("distributed", "X on Dask needs", "dask")
-        self.direct = False
-        """Whether results come straight from the workers, and not through the scheduler."""
-        self.pressed: Callable[[], bool] = lambda: False
-        """Whether to give up waiting, with KeyboardInterrupt."""
-        self.deadline: float | None = None
-        """When the run's time limit passes, as time.perf_counter() has it."""
+        self._distributed = dask_module()
+        self._timeouts = OSError, TimeoutError, self._distributed.TimeoutError
+        self._direct = False
         self._heartbeats: dict[str, tuple[float, float]] = {}
-        """For each worker its last heartbeat as the scheduler has it, and when it was first seen here."""
-        self._asked_at = -_HEARTBEATS
-        self._unrunnable_since: float | None = None
-        self._idle_since: float | None = None
-        self._idle_asked_at = -_HEARTBEATS
+        """For each worker its last heartbeat by the scheduler's clock, and when it was first seen by ours."""
+        self._heartbeats_at = self._tasks_at = -_CHECK_EVERY
+        self._since: dict[str, float] = {}
 
-    def find_way(self) -> None:
-        """Find out whether the workers, of which there is one at least, can be reached from here."""
+    def find_direct_route(self) -> None:
+        """Find out whether results can be fetched from the workers directly; otherwise the scheduler passes them on."""
         try:
             future = self.submit(len, "reached")
-            self.client.sync(self.client._gather, [future], direct=True, callback_timeout=_REACH)
-            self.direct = True
-        except Exception as reason:  # Whatever it is, there is another way.
-            log.info("The workers cannot be reached from here (%r): all goes through the scheduler", reason)
+            self.client.sync(self.client._gather, [future], direct=True, callback_timeout=_DIRECT_TIMEOUT)
+            self._direct = True
+        except Exception as reason:  # The scheduler can reach them in any case.
+            log.info("No direct connection to the workers (%r); results pass through the scheduler", reason)
 
     def workers(self) -> dict[str, int]:
-        """The workers that are connected and send heartbeats, with their numbers of threads."""
+        """Return the workers that are connected and send heartbeats, with their numbers of threads."""
         found: dict[str, int] = self.ask("ncores")
-        silent = self._silent(found)
-        return {address: threads for address, threads in found.items() if address not in silent}
-
-    def ask(self, what: str, **given: Any) -> Any:
-        """What the scheduler answers; ClusterError if it does not."""
-        with self._connected():
-            try:
-                return self.client.sync(getattr(self.client.scheduler, what), callback_timeout=_SCHEDULER, **given)
-            except (OSError, TimeoutError, self._distributed.TimeoutError) as reason:
-                raise ClusterError(f"The cluster's scheduler does not answer ({reason!r}). {_AGAIN}") from reason
-
-    def _silent(self, present: Iterable[str]) -> set[str]:
-        """Those of these workers that are connected but have stopped sending heartbeats."""
         now = time.perf_counter()
-        if now - self._asked_at >= _HEARTBEATS:
-            self._asked_at = now
+        if now - self._heartbeats_at >= _CHECK_EVERY:
+            self._heartbeats_at, before = now, self._heartbeats
             seen = {address: facts["last_seen"] for address, facts in self.ask("identity")["workers"].items()}
-            before = self._heartbeats
             self._heartbeats = {
-                # The scheduler's clock may differ from ours: what counts is whether its figure changes.
+                # The scheduler's clock may differ from ours: what counts is whether its value changes.
                 address: before[address] if before.get(address, (None,))[0] == last else (last, now)
                 for address, last in seen.items()
             }
-        past = self.deadline is not None and now > self.deadline
-        most = SILENCE_PAST_DEADLINE if past else SILENCE
-        return {a for a in present if a in self._heartbeats and self._asked_at - self._heartbeats[a][1] >= most}
+        late = self.deadline is not None and now > self.deadline
+        oldest = self._heartbeats_at - (SILENCE_PAST_DEADLINE if late else SILENCE)
+        return {a: threads for a, threads in found.items() if self._heartbeats.get(a, (0, now))[1] > oldest}
 
-    @contextmanager
-    def _connected(self) -> Iterator[None]:
-        """Whatever Dask raises because the client is closed, as a ClusterError."""
-        check_client(self.client)
-        try:
-            yield
-        except (RelunmdError, WorkersGoneError):
-            raise
-        except Exception:
-            check_client(self.client)
-            raise
-
-    def wait_for_workers(self, patience: float) -> dict[str, int]:
-        """The workers that are there, as soon as there is one; ClusterError if there is none for so many seconds."""
+    def wait_for_workers(self) -> dict[str, int]:
+        """Return the workers as soon as there is one; raise ClusterError after PATIENCE seconds without one."""
         begin = time.perf_counter()
         while not (found := self.workers()):
-            if time.perf_counter() - begin > patience:
-                raise ClusterError(
-                    f"The cluster has had no worker for {patience:.0f} s. Start some and call again; with a checkpoint "
-                    "the run resumes from it."
-                )
-            if self.pressed():
+            if time.perf_counter() - begin > PATIENCE:
+                raise ClusterError(f"The cluster has had no worker for {PATIENCE:.0f} s. Start workers. {_RETRY}")
+            if self.interrupted():
                 raise KeyboardInterrupt
             time.sleep(0.1)
         return found
 
+    def ask(self, question: str, **given: Any) -> Any:
+        """Return what a handler of the scheduler returns; raise ClusterError if it does not answer."""
+        with self._connected():
+            try:
+                handler = getattr(self.client.scheduler, question)
+                return self.client.sync(handler, callback_timeout=_SCHEDULER_TIMEOUT, **given)
+            except self._timeouts as reason:
+                raise ClusterError(f"The Dask scheduler does not answer ({reason!r}). {_RECONNECT}") from reason
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Raise ClusterError instead of any other exception if the client is closed."""
+        check_client(self.client)
+        try:
+            yield
+        except Exception:
+            check_client(self.client)
+            raise
+
     def submit(
         self, function: Callable[..., Any], *given: Any, on: str | Sequence[str] | None = None, named: str = ""
     ) -> Any:
-        """A task, on a certain worker, on one of several or on any."""
+        """Submit a task to a certain worker, to one of several, or to any; return its future."""
         self._number += 1
         key = f"relunmd_{named or function.__name__}-{self._name}-{self._number}"
-        addresses = [on] if isinstance(on, str) else list(on or ())
-        where = {"workers": addresses, "allow_other_workers": False} if addresses else {}
         with self._connected():
-            return self.client.submit(function, *given, key=key, pure=False, retries=0, **where)
+            return self.client.submit(function, *given, key=key, pure=False, retries=0, workers=on)
+
+    def call(self, method: str, *given: Any, on: str, named: str = "") -> Any:
+        """Submit a call of a method of a worker's WorkerStore; return its future."""
+        return self.submit(call_store, self._name, method, *given, on=on, named=named or method)
+
+    def call_each(self, method: str, given: Mapping[str, tuple[Any, ...]], **options: Any) -> list[Any]:
+        """Call a method of a WorkerStore on several workers, with arguments for each; return the results."""
+        futures = [self.call(method, *arguments, on=address) for address, arguments in given.items()]
+        return self.results(futures, given, **options)
 
     def compute(self, collections: Sequence[Any]) -> list[Any]:
-        """Futures of Dask collections."""
+        """Return the futures of Dask collections."""
         with self._connected():
             futures: list[Any] = self.client.compute(list(collections))
             return futures
 
-    def each(
-        self,
-        function: Callable[..., Any],
-        tasks: Sequence[tuple[str, tuple[Any, ...]]],
-        patience: float | None = None,
-        needs: Iterable[Any] = (),
+    def results(
+        self, futures: Sequence[Any], on: Iterable[str], timeout: float | None = None, needs: Sequence[Any] = ()
     ) -> list[Any]:
-        """Call function(name, *given) on each of these workers; the answers in their order."""
-        futures = [self.submit(function, self._name, *given, on=address) for address, given in tasks]
-        return self.answers(futures, [address for address, _ in tasks], patience, needs)
-
-    def answers(
-        self, futures: Sequence[Any], on: Iterable[str], patience: float | None = None, needs: Iterable[Any] = ()
-    ) -> list[Any]:
-        """The results of tasks.
+        """Wait for the results of tasks.
 
         Parameters
         ----------
-        on : the workers that must be there; WorkersGoneError as soon as one is not, or sends no heartbeats
-        patience : most seconds to wait, then ClusterError; None for no limit
-        needs : futures of the user's that the tasks depend on; ClusterError if no worker may compute them
+        futures : sequence of distributed.Future
+        on : iterable of str
+            The workers that must be present and send heartbeats.
+        timeout : float, optional
+            Seconds to wait; None for no limit.
+        needs : sequence of distributed.Future
+            Futures of the user that the tasks depend on.
+
+        Raises
+        ------
+        WorkersLostError
+            A worker is lost.
+        ClusterError
+            The timeout has passed, no worker may compute one of `needs`, or the cluster does not answer.
         """
-        begin, wait, wanted = time.perf_counter(), _LEAST_WAIT, list(needs)
-        self._unrunnable_since = self._idle_since = None
+        begin, wait = time.perf_counter(), _FIRST_WAIT
+        self._since = {}
         while True:
-            results = self._gathered(futures, wait)
+            results = self._gather(futures, wait)
             if results is not None:
-                return self._told(results)
+                reasons = [result.reason for result in results if isinstance(result, Refusal)]
+                if reasons:  # A loss of rows may be the consequence of another error.
+                    raise min(reasons, key=lambda reason: isinstance(reason, WorkersLostError))
+                return results
             wait = min(2 * wait, _LONGEST_WAIT)
-            if self.pressed():
+            if self.interrupted():
                 raise KeyboardInterrupt
-            self._check_runnable(wanted)
-            self._check_idle(futures)
+            self._check_tasks(futures, needs)
             present = self.workers()
             missing = set(on) - set(present)
             if missing:
-                raise WorkersGoneError(f"{len(missing)} of the workers are gone or do not answer: {_listed(missing)}")
+                raise WorkersLostError(f"{len(missing)} workers are gone or do not answer: {min(missing)}, …")
             if not present:
-                self.wait_for_workers(PATIENCE)
-            if patience is not None and time.perf_counter() - begin > patience:
-                raise ClusterError(f"No answer from the workers for {patience:.0f} s.")
+                self.wait_for_workers()
+            if timeout is not None and time.perf_counter() - begin > timeout:
+                raise ClusterError(f"The workers did not answer for {timeout:.0f} s. {_RETRY}")
 
-    def _gathered(self, futures: Sequence[Any], wait: float) -> list[Any] | None:
-        """The results; None if they are not there within so many seconds."""
+    def _gather(self, futures: Sequence[Any], wait: float) -> list[Any] | None:
+        """Return the results, or None if they are not available within `wait` seconds."""
         with self._connected():
             try:
                 self._distributed.wait(futures, timeout=wait)
-                results: list[Any] = self.client.sync(
-                    self.client._gather, futures, direct=self.direct, callback_timeout=10 + 10 * wait
-                )
-                return results
-            except self._distributed.scheduler.KilledWorker as reason:
-                raise WorkersGoneError(str(reason)) from reason
+                options = {"direct": self._direct, "callback_timeout": 10 + 10 * wait}
+                return list(self.client.sync(self.client._gather, futures, **options))
             except (TimeoutError, self._distributed.TimeoutError):
                 return None
-            except self._distributed.CancelledError as reason:
-                check_client(self.client)
-                raise WorkersGoneError(str(reason)) from reason
+            except (self._distributed.scheduler.KilledWorker, self._distributed.CancelledError) as reason:
+                raise WorkersLostError(str(reason)) from reason
 
-    def _check_runnable(self, needs: Sequence[Any]) -> None:
-        """Raise ClusterError if tasks of the user's have been waiting for a worker that is gone."""
-        if not needs or time.perf_counter() - self._asked_at < _HEARTBEATS:
-            return
-        states = self.ask("get_task_status", keys=[future.key for future in needs])
-        stuck = [str(key) for key, state in states.items() if state == "no-worker"]
-        if not stuck:
-            self._unrunnable_since = None
-        elif self._unrunnable_since is None:
-            self._unrunnable_since = time.perf_counter()
-        elif time.perf_counter() - self._unrunnable_since > PATIENCE:
-            raise ClusterError(
-                f"Dask has had no worker that may compute {_listed(stuck)} for {PATIENCE:.0f} s. Are these tasks "
-                "restricted to workers that are gone? Compute them again and call again."
-            )
+    def _check_tasks(self, futures: Sequence[Any], needs: Sequence[Any]) -> None:
+        """Every few seconds, raise an error if tasks have not been able to run for PATIENCE seconds.
 
-    def _check_idle(self, futures: Sequence[Any]) -> None:
-        """Raise WorkersGoneError if no worker has had anything to do for long, and still there are no results.
-
-        Seen once in some 90 runs with killed workers: a task that Dask neither ran nor gave up.
+        Dask keeps a task whose worker is lost in the state "no-worker" (dask/distributed #7346). An idle cluster whose
+        results are missing (#4001) was seen once in 90 runs with killed workers.
         """
-        now = time.perf_counter()
-        if now - self._idle_asked_at < _HEARTBEATS:
+        if time.perf_counter() - self._tasks_at < _CHECK_EVERY:
             return
-        self._idle_asked_at = now
+        self._tasks_at = time.perf_counter()
+        states = self.ask("get_task_status", keys=[future.key for future in needs]) if needs else {}
+        stuck = [str(key) for key, state in states.items() if state == "no-worker"]
+        if self._has_lasted("stuck", bool(stuck)):
+            raise ClusterError(
+                f"Dask has had no worker that may compute {stuck[0]} for {PATIENCE:.0f} s. Submit it again if it is "
+                "restricted to a lost worker."
+            )
         busy = any(self.ask("processing", workers=None).values())
-        if busy and not all(future.done() for future in futures):
-            self._idle_since = None
-        elif self._idle_since is None:
-            self._idle_since = now
-        elif now - self._idle_since > PATIENCE:
-            raise WorkersGoneError(f"Dask has had nothing to run for {PATIENCE:.0f} s, but results are missing")
+        if self._has_lasted("idle", not busy or all(future.done() for future in futures)):
+            raise WorkersLostError(f"Dask has had nothing to run for {PATIENCE:.0f} s, but results are missing")
 
-    def _told(self, results: list[Any]) -> list[Any]:
-        """The results, if none of them is a refusal."""
-        refusals = [result.reason for result in results if isinstance(result, Refusal)]
-        for reason in refusals:
-            if not isinstance(reason, MissingError):
-                raise reason
-        if refusals:
-            raise WorkersGoneError(f"A worker has not {refusals[0]}")
-        return results
+    def _has_lasted(self, condition: str, holds: bool) -> bool:
+        """Return whether a condition has held at every check of the last PATIENCE seconds."""
+        now = time.perf_counter()
+        self._since[condition] = self._since.get(condition, now) if holds else now
+        return now - self._since[condition] > PATIENCE
 
     def broadcast(self, value: Any, nbytes: int, to: Sequence[str]) -> Any:
-        """Something large that workers will ask for, sent to one of these."""
+        """Send a large value to one of these workers, from which others fetch it; return its future."""
+        options = {"workers": list(to), "hash": False, "direct": self._direct}
+        timeout = _SCHEDULER_TIMEOUT + nbytes / _SLOWEST_NETWORK
         with self._connected():
             try:
-                (future,) = self.client.sync(
-                    self.client._scatter,
-                    [value],
-                    workers=list(to),
-                    hash=False,
-                    direct=self.direct,
-                    callback_timeout=_SCHEDULER + nbytes / _SLOWEST,
-                )
-            except (OSError, TimeoutError, KeyError, self._distributed.TimeoutError) as reason:
-                check_client(self.client)
-                raise WorkersGoneError(f"A worker did not take what was sent ({reason!r})") from reason
+                (future,) = self.client.sync(self.client._scatter, [value], callback_timeout=timeout, **options)
+            except (*self._timeouts, KeyError) as reason:
+                raise WorkersLostError(f"a worker did not receive what was sent ({reason!r})") from reason
         return future
 
     def unpin(self, futures: Sequence[Any]) -> None:
-        """Let finished tasks run elsewhere should their results be lost, where they raise, instead of nowhere."""
+        """Allow finished tasks to run on any worker if their results are lost: they raise there instead of waiting."""
         keys = [future.key for future in futures]
         self.ask("set_restrictions", worker={key: [] for key in keys})
         states = self.ask("get_task_status", keys=keys)
-        if set(states.values()) != {"memory"}:  # Lost before that: such a task stays where it was.
-            raise WorkersGoneError("Workers are gone with rows that were handed over")
-
-
-def _listed(names: Iterable[str]) -> str:
-    """Some names, not too many of them."""
-    first, *others = sorted(names)
-    return f"{first} and {len(others)} more" if others else first
+        if set(states.values()) != {"memory"}:  # A task that was lost before stays restricted.
+            raise WorkersLostError("workers were lost with rows of a result")

@@ -1,34 +1,19 @@
-"""How kernels are compiled: once for each float type, cached on disk, before any clock starts.
+"""Compilation of the kernels: once for each float type, cached on disk, before any time is measured.
 
 The cache is in numba's usual folders, in a subfolder named after this file and the options below: numba recompiles a
-function when its own file changes, not when what it shares with others does. Cached code is unpickled, so a folder
-where another user can put files is not used; every process then compiles again.
+function when its own file changes, but not when shared code does. Cached code is unpickled, so a folder where another
+user can put files is not used; every process then compiles again.
 
-Every kernel declares its arguments by a word of letters, so that it has exactly one signature a
-float type (and two where it is given what the user has as it is):
+The annotations of a kernel are its types, so that each kernel has exactly one signature for each float type (two if it
+takes the user's data unconverted). Tiles of X are always passed as read-only views.
 
-====  =======================================================================
- r    an array of two dimensions that is only read (a tile of X)
- x    the same, or such an array of bytes (images), which is converted entry by entry
- w    an array of two dimensions that is written, or is our own
- a    the same in float64, whatever the float type: sums
- f    the same in float32, whatever the float type: what need not be exact
- b    the same as integers: the bits of an array of the float type
- v u  one dimension: values that are only read, and such that are written
- i    one dimension, only read: the user's column numbers, int32 or int64
- j    one dimension, int32: our own column numbers
- p    one dimension, int64: where rows start, places
- s n  a float64, an int64
-====  =======================================================================
-
-Tiles of X are always passed as read-only views, whatever the caller's array is.
-
-Sums may be reassociated (that is what lets LLVM use vector registers), in an order that depends
-on the shape alone; NaN and infinity keep their meaning, since they are how a failure is noticed.
+Sums may be reassociated, which allows LLVM to use vector registers, in an order that depends on the shape alone. NaN
+and infinity keep their meaning, since they indicate failures.
 """
 
 import functools
 import hashlib
+import inspect
 import json
 import logging
 import os
@@ -36,60 +21,81 @@ import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, ParamSpec, TypeVar, cast, get_args
 
 import numba
 import numpy as np
 from numba import types
 from numba.misc.appdirs import AppDirs
+from numpy.typing import NDArray
 
 from relunmd.forks import fork_lock
-
-__all__ = ["SAMPLED", "helper", "kernel", "warm_up"]
 
 log = logging.getLogger("relunmd")
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Array = NDArray[Any]
+
+
+class _Kind(NamedTuple):
+    """The element type of a C-ordered array: a numba type, "float" for the float type, or one of those below."""
+
+    element: Any
+    ndim: int = 2
+    readonly: bool = False
+
+
+DataTile = Annotated[Array, _Kind("float", readonly=True)]
+"""A tile of X."""
+DataOrBytes = Annotated[Array, _Kind("float or bytes", readonly=True)]
+"""A tile of X, or of images as bytes, which are converted entry by entry."""
+Tile = Annotated[Array, _Kind("float")]
+Sums = Annotated[Array, _Kind(types.float64)]
+Float32Tile = Annotated[Array, _Kind(types.float32)]
+BitsTile = Annotated[Array, _Kind("bits")]
+"""A tile viewed as integers of the same size."""
+DataValues = Annotated[Array, _Kind("float", 1, readonly=True)]
+DataColumns = Annotated[Array, _Kind("int32 or int64", 1, readonly=True)]
+"""Column indices of a CSR matrix."""
+Values = Annotated[Array, _Kind("float", 1)]
+Columns = Annotated[Array, _Kind(types.int32, 1)]
+Indices = Annotated[Array, _Kind(types.int64, 1)]
 
 _CONFIG: Any = numba.config
-_REGISTERED: list[tuple[Any, str]] = []
+_REGISTERED: list[Any] = []
 _READY: set[np.dtype[Any]] = set()
 _OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract"}}
 SAMPLED = 8
-"""Whether a tile is mostly zero is first asked of each eighth row."""
+"""Every eighth row is sampled to decide whether a tile is mostly zero."""
 _COMPILING = fork_lock()
-"""A child forked during a compilation would wait forever for locks of numba and LLVM: the fork waits instead."""
+"""Held during a compilation: a child forked then would wait forever for locks of numba and LLVM."""
 
 
 def helper(function: Callable[P, T]) -> Callable[P, T]:
-    """A function that kernels of the same file call: compiled into them, and kept with them.
+    """Compile a function that kernels of the same file call, and cache it with them.
 
-    Inlined by numba, so that what a kernel passes as a constant is one; left to LLVM it cost a quarter in float32.
+    It is inlined by numba, so that constants are propagated; inlining by LLVM took a quarter longer in float32.
     """
     return cast("Callable[P, T]", numba.njit(inline="always", **_OPTIONS)(function))
 
 
-def kernel(letters: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Register a function as a kernel whose arguments are of the kinds that `letters` names."""
-
-    def register(function: Callable[P, T]) -> Callable[P, T]:
-        compiled = _compiler(function)
-        _REGISTERED.append((compiled, letters))
-        return cast("Callable[P, T]", compiled)
-
-    return register
+def kernel(function: Callable[P, T]) -> Callable[P, T]:
+    """Register a function as a kernel, whose annotations are its types."""
+    compiled = _jit(function)
+    _REGISTERED.append(compiled)
+    return cast("Callable[P, T]", compiled)
 
 
-def _compiler(function: Callable[..., Any]) -> Any:
-    """The function as numba compiles it, with a cache if there is a safe folder for one."""
+def _jit(function: Callable[..., Any]) -> Any:
+    """Return the function with just-in-time compilation, cached if there is a safe folder."""
     folder = _cache_folder(_stamp())
     if folder is None:
         return numba.njit(**_OPTIONS)(function)
     configured, _CONFIG.CACHE_DIR = _CONFIG.CACHE_DIR, str(folder)
     try:
         compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
-        stats = getattr(compiled, "stats", None)  # There is none with NUMBA_DISABLE_JIT.
+        stats = getattr(compiled, "stats", None)  # Missing with NUMBA_DISABLE_JIT.
         if stats is not None and folder not in Path(stats.cache_path).parents:
             raise RuntimeError(f"numba uses {stats.cache_path} instead of {folder}")
     except RuntimeError as reason:
@@ -101,7 +107,7 @@ def _compiler(function: Callable[..., Any]) -> Any:
 
 
 def _stamp() -> str | None:
-    """Changes with everything that kernels of all files share; None if this file cannot be read."""
+    """Return a hash of everything that the kernels of all files share; None if this file cannot be read."""
     options = json.dumps([_OPTIONS, SAMPLED], default=sorted, sort_keys=True)
     try:
         return hashlib.sha256(Path(__file__).read_bytes() + options.encode()).hexdigest()[:16]
@@ -111,9 +117,9 @@ def _stamp() -> str | None:
 
 @functools.cache
 def _cache_folder(stamp: str | None) -> Path | None:
-    """Where compiled code is cached; None if there is no folder that is safe to load it from."""
+    """Return the folder for compiled code; None if no folder is safe to load it from."""
     refused = "this file cannot be read" if stamp is None else "no folder is writable"
-    for base, chosen in _bases() if stamp is not None else ():
+    for base, trusted in _bases() if stamp is not None else ():
         folder = base / f"relunmd-{stamp}"
         if not base.is_absolute():
             refused = f"{base} is not an absolute path"
@@ -123,23 +129,23 @@ def _cache_folder(stamp: str | None) -> Path | None:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError:
             continue
-        if chosen or _private(folder):
+        if trusted or _private(folder):
             return folder
         refused = f"other users can write to {folder}"
-    log.info("Compiled code is not cached, every process compiles again: %s; NUMBA_CACHE_DIR can name one", refused)
+    log.info("Compiled code is not cached, every process compiles again: %s; set NUMBA_CACHE_DIR", refused)
     return None
 
 
 def _bases() -> Iterator[tuple[Path, bool]]:
-    """The folders that numba would take, and whether the user or the installation vouches for them."""
+    """Yield the folders that numba would use, and whether they are trusted without a check."""
     if _CONFIG.CACHE_DIR:
         yield Path(_CONFIG.CACHE_DIR), True
-    yield Path(__file__).parent / "__pycache__", True  # Who can write there can change the code itself.
+    yield Path(__file__).parent / "__pycache__", True  # Whoever can write there can change the code itself.
     yield Path(AppDirs("numba", appauthor=False).user_cache_dir), False  # type: ignore[no-untyped-call]
 
 
 def _private(folder: Path) -> bool:
-    """Whether no other user can put a file into `folder`, or another folder in its place."""
+    """Return whether no other user can put a file into `folder`, or replace the folder."""
     if not hasattr(os, "getuid"):
         return True
     real = folder.resolve()
@@ -153,33 +159,40 @@ def _private(folder: Path) -> bool:
 
 
 def warm_up(dtype: np.dtype[Any]) -> None:
-    """Compile every kernel for `dtype`, or load it from the cache of an earlier process."""
+    """Compile all kernels for `dtype`, or load them from the cache."""
     if _CONFIG.DISABLE_JIT:
         return
     with _COMPILING:
         if dtype not in _READY:
-            _compile_all(dtype)
+            for compiled in _REGISTERED:
+                for signature in _signatures(compiled, dtype):
+                    compiled.compile(signature)
             _READY.add(dtype)
 
 
-def _compile_all(dtype: np.dtype[Any]) -> None:
+def _signatures(compiled: Any, dtype: np.dtype[Any]) -> list[tuple[Any, ...]]:
+    """Return the one or two signatures of a kernel for a float type."""
     element = numba.from_dtype(dtype)
-    kinds = {
-        "r": types.Array(element, 2, "C", readonly=True),
-        "w": types.Array(element, 2, "C"),
-        "a": types.Array(types.float64, 2, "C"),
-        "f": types.Array(types.float32, 2, "C"),
-        "b": types.Array(types.Integer.from_bitwidth(element.bitwidth, signed=True), 2, "C"),
-        "v": types.Array(element, 1, "C", readonly=True),
-        "u": types.Array(element, 1, "C"),
-        "j": types.Array(types.int32, 1, "C"),
-        "p": types.Array(types.int64, 1, "C"),
-        "s": types.float64,
-        "n": types.int64,
-    }
-    for compiled, letters in _REGISTERED:
-        for x, i in (
-            (kinds["r"], types.Array(types.int32, 1, "C", readonly=True)),
-            (types.Array(types.uint8, 2, "C", readonly=True), types.Array(types.int64, 1, "C", readonly=True)),
-        ):
-            compiled.compile(tuple((kinds | {"x": x, "i": i})[letter] for letter in letters))
+    bits = types.Integer.from_bitwidth(element.bitwidth, signed=True)
+    annotations = inspect.get_annotations(compiled.py_func)
+    annotations.pop("return", None)
+    choices = (
+        {"float": element, "bits": bits, "float or bytes": element, "int32 or int64": types.int32},
+        {"float": element, "bits": bits, "float or bytes": types.uint8, "int32 or int64": types.int64},
+    )
+    found = (tuple(_numba_type(kind, elements) for kind in annotations.values()) for elements in choices)
+    return list(dict.fromkeys(found))
+
+
+def _numba_type(annotation: Any, elements: dict[str, Any]) -> Any:
+    if annotation in (float, int):
+        return types.float64 if annotation is float else types.int64
+    if hasattr(annotation, "_fields"):
+        fields = inspect.get_annotations(annotation).values()
+        members = [_numba_type(field, elements) for field in fields]
+        return types.NamedTuple(members, annotation)  # type: ignore[no-untyped-call]
+    if hasattr(annotation, "__metadata__"):
+        kind = annotation.__metadata__[0]
+        return types.Array(elements.get(kind.element, kind.element), kind.ndim, "C", readonly=kind.readonly)
+    parts = [_numba_type(part, elements) for part in get_args(annotation)]
+    return types.BaseTuple.from_types(parts)  # type: ignore[no-untyped-call]

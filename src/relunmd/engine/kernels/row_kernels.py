@@ -1,49 +1,68 @@
-"""Newton's method for the rows of a tile, each a problem of its own: X ≈ max(0, wH) with H fixed.
+"""Newton's method for the rows of a tile: each row is a separate problem, X ≈ max(0, wH) with H fixed.
 
-With Θ = wH the objective of a row is F² = Σ (X − leak·Θ)² over Θ ≤ 0 < X and Σ (X − Θ)² over Θ > 0, plus penalty·‖w‖²:
-piecewise quadratic in w, so that Newton's step on the piece and a line search end it after some ten steps. Sums and
-everything of size r are in float64.
-
-`facts` has a row for each row of the tile and these columns:
+With Θ = wH the objective of a row is F² = Σ (X − leak·Θ)² over Θ ≤ 0 < X and Σ (X − Θ)² over Θ > 0, plus penalty·‖w‖².
+It is piecewise quadratic in w, so that Newton's method with a line search takes about ten steps. Sums and all arrays of
+size r are in float64.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relunmd.engine.kernels._compile import helper, kernel
-
-__all__ = ["N_FACTS", "OBJECTIVE", "SQUARES", "WEIGHT", "begin_rows", "newton_directions", "search_rows"]
-
-Tile = NDArray[np.floating]
-Numbers = NDArray[np.int64]
+from relunmd.engine.kernels._compile import Array, DataTile, Indices, Sums, Tile, helper, kernel
 
 OBJECTIVE, SLOPE, SQUARES, WEIGHT, N_FACTS = 0, 1, 2, 3, 4
-"""F² at the row's w, half of its slope along the step, ‖x‖², the weight of `metric` in the row's damping."""
+"""Columns of `Rows.facts`: F² of the row, half of its slope along the step, ‖x‖², the weight of `Newton.metric`."""
 
 _MOST_TRIALS = 20
 _LEVEL = 0.1
-"""A line search ends where the slope is this share of the first one."""
+"""A line search ends where the slope is this fraction of the first one."""
+
+
+class Rows(NamedTuple):
+    """The rows of a tile: T = WH, X and its scale, W, and `facts` with a row for each."""
+
+    T: Tile
+    X: DataTile
+    scale: float
+    W: Sums
+    facts: Sums
+
+
+class Newton(NamedTuple):
+    """The system of a Newton step: Hᵀ (n×r), the metric (r×r), and memory of shapes (n×r) and (r×r)."""
+
+    Ht: Sums
+    metric: Sums
+    damping: float
+    penalty: float
+    active: Sums
+    gram: Sums
+
+
+class Search(NamedTuple):
+    """The settings of a line search."""
+
+    leak: float
+    penalty: float
+    longest: float
+    tol: float
+    exact: float
 
 
 @helper
-def _along(theta: Tile, step: Tile, data: Tile, factor: Any, a: float, leak: float) -> tuple[float, float, float]:
-    """F² at Θ + a·step, half of its derivative by a, and half of the second one; the penalty is not in them."""
+def _along(theta: Array, step: Array, data: Array, factor: Any, a: float, leak: float) -> tuple[float, float, float]:
+    """Return F² at Θ + a·step and half of its first and second derivatives by a, without the penalty."""
     zero = theta.dtype.type(0)
     one = theta.dtype.type(1)
     by = theta.dtype.type(a)
     below = theta.dtype.type(leak)
-    value = 0.0
-    slope = 0.0
-    curvature = 0.0
-    for start in range(0, len(theta), 256):  # In the float type 256 at a time, as in `residual`.
+    value = slope = curvature = 0.0
+    for start in range(0, len(theta), 256):  # 256 at a time are summed in the float type, as in `residual`.
         t = theta[start : start + 256]
         d = step[start : start + 256]
         x = data[start : start + 256]
-        v = zero
-        g = zero
-        h = zero
+        v = g = h = zero
         for j in range(len(t)):
             moved = t[j] + by * d[j]
             scaled = x[j] * factor
@@ -59,9 +78,10 @@ def _along(theta: Tile, step: Tile, data: Tile, factor: Any, a: float, leak: flo
     return value, slope, curvature
 
 
-@kernel("wrsssaa")
-def begin_rows(T: Tile, X: Tile, scale: float, leak: float, penalty: float, W: Tile, facts: Tile) -> None:
-    """Write every row's objective and ‖x‖² to `facts`; T is WH."""
+@kernel
+def begin_rows(rows: Rows, leak: float, penalty: float) -> None:
+    """Write the objective and ‖x‖² of every row to `facts`."""
+    T, X, scale, W, facts = rows
     factor = X.dtype.type(scale)
     for i in range(T.shape[0]):
         facts[i, OBJECTIVE] = _along(T[i], T[i], X[i], factor, 0.0, leak)[0]
@@ -76,114 +96,97 @@ def begin_rows(T: Tile, X: Tile, scale: float, leak: float, penalty: float, W: T
         facts[i, SQUARES] = squares
 
 
-@kernel("wrspsaassaaaaa")
-def newton_directions(
-    T: Tile,
-    X: Tile,
-    scale: float,
-    live: Numbers,
-    leak: float,
-    Ht: Tile,
-    metric: Tile,
-    damping: float,
-    penalty: float,
-    W: Tile,
-    facts: Tile,
-    active: Tile,
-    gram: Tile,
-    steps: Tile,
-) -> None:
+@helper
+def _gradient(T: Array, X: Array, factor: Any, leak: float, Ht: Array, active: Array, y: Array) -> int:
+    """Add −½∇F² of a row to y, and write s·h to `active` for each entry with a slope s. Return their number."""
+    zero = X.dtype.type(0)
+    rank = Ht.shape[1]
+    count = 0
+    for j in range(len(T)):
+        t = T[j]
+        x = X[j] * factor
+        if t > zero or (x > zero and leak > 0):
+            s = 1.0 if t > zero else leak
+            residual = s * (np.float64(x) - s * np.float64(t))
+            row = active[count]
+            h = Ht[j]
+            for q in range(rank):
+                row[q] = s * h[q]
+                y[q] += residual * h[q]
+            count += 1
+    return count
+
+
+@helper
+def _solve(gram: Array, metric: Array, weight: float, floor: float, y: Array) -> float:
+    """y ← (gram + weight·metric + floor·I)⁻¹ y. Return −yᵀ(…)⁻¹y. The Cholesky factor overwrites `gram`."""
+    rank = len(y)
+    for a in range(rank):
+        La = gram[a]
+        for b in range(a + 1):
+            Lb = gram[b]
+            v = La[b] + weight * metric[a, b]
+            for q in range(b):
+                v -= La[q] * Lb[q]
+            if b < a:
+                La[b] = v / Lb[b]
+            else:
+                La[a] = np.sqrt(max(v, 0.0) + floor)
+    slope = 0.0
+    for a in range(rank):
+        La = gram[a]
+        v = y[a]
+        for q in range(a):
+            v -= La[q] * y[q]
+        y[a] = v / La[a]
+        slope -= y[a] * y[a]
+    for a in range(rank - 1, -1, -1):
+        La = gram[a]
+        v = y[a] / La[a]
+        y[a] = v
+        for q in range(a):
+            y[q] -= La[q] * v
+    return slope
+
+
+@kernel
+def newton_directions(rows: Rows, live: Indices, leak: float, newton: Newton, steps: Sums) -> None:
     """steps[k] ← (Σ s²·h hᵀ + (penalty + damping)·I + weight·metric)⁻¹ (−½∇F²) for row live[k], and half of its slope.
 
     The sums are over the entries with a slope s, 1 or the leak, which are few: their columns of H are gathered in
-    `active` (n×r) and multiplied by BLAS. As one product of the tile's slopes with all n×r² products of H it took
-    twice as long at 784 columns and rank 32.
+    `active` and multiplied by BLAS. One product of the tile's slopes with all n×r² products of H took twice as long
+    with 784 columns and rank 32.
     """
-    zero = X.dtype.type(0)
+    T, X, scale, W, facts = rows
+    Ht, metric, damping, penalty, active, gram = newton
     factor = X.dtype.type(scale)
-    rank = Ht.shape[1]
-    # The root L of the sum overwrites the lower triangle of `gram`.
     for k in range(len(live)):
         i = live[k]
         y = steps[k]
-        for q in range(rank):
+        for q in range(len(y)):
             y[q] = -penalty * W[i, q]
-        count = 0
-        for j in range(T.shape[1]):
-            t = T[i, j]
-            x = X[i, j] * factor
-            if t > zero or (x > zero and leak > 0):
-                s = 1.0 if t > zero else leak
-                residual = s * (np.float64(x) - s * np.float64(t))
-                row = active[count]
-                h = Ht[j]
-                for q in range(rank):
-                    row[q] = s * h[q]
-                    y[q] += residual * h[q]
-                count += 1
+        count = _gradient(T[i], X[i], factor, leak, Ht, active, y)
         if count:
             np.dot(active[:count].T, active[:count], gram)
         else:
             gram[:] = 0.0
-        weight = facts[i, WEIGHT]
-        floor = damping + penalty
-        for a in range(rank):
-            La = gram[a]
-            for b in range(a + 1):
-                Lb = gram[b]
-                v = La[b] + weight * metric[a, b]
-                for q in range(b):
-                    v -= La[q] * Lb[q]
-                if b < a:
-                    La[b] = v / Lb[b]
-                else:
-                    La[a] = np.sqrt(max(v, 0.0) + floor)
-        slope = 0.0
-        for a in range(rank):
-            La = gram[a]
-            v = y[a]
-            for q in range(a):
-                v -= La[q] * y[q]
-            y[a] = v / La[a]
-            slope -= y[a] * y[a]
-        for a in range(rank - 1, -1, -1):
-            La = gram[a]
-            v = y[a] / La[a]
-            y[a] = v
-            for q in range(a):
-                y[q] -= La[q] * v
-        facts[i, SLOPE] = slope
+        facts[i, SLOPE] = _solve(gram, metric, facts[i, WEIGHT], damping + penalty, y)
 
 
-@kernel("wwrspsssssaaap")
-def search_rows(
-    T: Tile,
-    D: Tile,
-    X: Tile,
-    scale: float,
-    live: Numbers,
-    leak: float,
-    penalty: float,
-    longest: float,
-    tol: float,
-    exact: float,
-    W: Tile,
-    steps: Tile,
-    facts: Tile,
-    going: Numbers,
-) -> None:
-    """Move each row of `live` along its step, Θ by D = steps·H, to about the least objective within `longest` steps.
+@kernel
+def search_rows(rows: Rows, live: Indices, steps: Sums, D: Tile, search: Search, going: Indices) -> None:
+    """Move each row of `live` along its step, at most `longest` times, to about its minimum; D = steps·H.
 
-    T, W and the objective are those of the new point. going[k] is 1 where the objective fell by more than `tol` of
-    itself and is above `exact`·‖x‖², else 0: the row has converged.
+    T, W and the objectives are updated. going[k] is 1 if the objective decreased by more than the fraction `tol` and is
+    above `exact`·‖x‖², and 0 if the row has converged.
     """
+    T, X, scale, W, facts = rows
+    leak, penalty, longest, tol, exact = search
     factor = X.dtype.type(scale)
     for k in range(len(live)):
         i = live[k]
         w, s = W[i], steps[k]
-        ww = 0.0
-        ws = 0.0
-        ss = 0.0
+        ww = ws = ss = 0.0
         for q in range(len(w)):
             ww += w[q] * w[q]
             ws += w[q] * s[q]

@@ -1,21 +1,43 @@
-"""Tiles that are mostly zero: to and from their nonzeros, and products with these alone.
+"""Tiles that are mostly zero: conversion to and from their nonzeros, and products with the nonzeros alone."""
 
-Nonzeros are (values, columns, starts): row i has values[starts[i]:starts[i+1]] at those columns.
-"""
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relunmd.engine.kernels._compile import SAMPLED, helper, kernel
+from relunmd.engine.kernels._compile import (
+    SAMPLED,
+    BitsTile,
+    Columns,
+    DataColumns,
+    DataValues,
+    Indices,
+    Sums,
+    Tile,
+    Values,
+    helper,
+    kernel,
+)
 
-__all__ = ["add_to", "compress", "gather", "scatter", "sparse_times", "sparse_transposed_times"]
 
-Array = NDArray[np.generic]
+class CsrRows(NamedTuple):
+    """Rows of the user's CSR matrix: row i has values[starts[i]:starts[i + 1]] in these columns, which are sorted."""
+
+    values: DataValues
+    columns: DataColumns
+    starts: Indices
+
+
+class Nonzeros(NamedTuple):
+    """The nonzeros of a tile in CSR format; columns are counted from the first column of the tile."""
+
+    values: Values
+    columns: Columns
+    starts: Indices
 
 
 @helper
-def _first_from(first: int, columns: Array, start: int, stop: int) -> int:
-    """The first place in sorted columns[start:stop] with a column from `first` on, by bisection."""
+def _first_from(first: int, columns: Columns, start: int, stop: int) -> int:
+    """Return the first index in sorted columns[start:stop] of a column ≥ `first`, by bisection."""
     while start < stop and first > 0:
         middle = (start + stop) // 2
         if columns[middle] < first:
@@ -25,12 +47,13 @@ def _first_from(first: int, columns: Array, start: int, stop: int) -> int:
     return start
 
 
-@kernel("vipnwp")
-def scatter(values: Array, columns: Array, starts: Array, first: int, out: Array, places: Array) -> int:
-    """Write the entries of rows with sorted columns from `first` on into `out`, which is zero; returns how many.
+@kernel
+def scatter(rows: CsrRows, first: int, out: Tile, places: Indices) -> int:
+    """Write the entries in the columns from `first` into `out`, which is zero. Return their number.
 
-    `places` receives where in the flat `out` they are.
+    `places` receives their indices in the flattened `out`.
     """
+    values, columns, starts = rows
     width = out.shape[1]
     count = 0
     for i in range(out.shape[0]):
@@ -44,27 +67,16 @@ def scatter(values: Array, columns: Array, starts: Array, first: int, out: Array
     return count
 
 
-@kernel("vipnnnssujp")
-def gather(
-    values: Array,
-    columns: Array,
-    starts: Array,
-    first: int,
-    width: int,
-    most: int,
-    scale: float,
-    lift: float,
-    values_out: Array,
-    columns_out: Array,
-    starts_out: Array,
-) -> int:
-    """The positive entries of a tile, times `scale` and raised by `lift`; −1 if they are too many, as in `compress`."""
+@kernel
+def gather(rows: CsrRows, first: int, width: int, most: int, scale: float, lift: float, out: Nonzeros) -> int:
+    """Write the positive entries of a tile, times `scale` plus `lift`. Return their number; −1 as `compress` does."""
+    values, columns, starts = rows
+    values_out, columns_out, starts_out = out
     zero = values_out.dtype.type(0)
     factor = values_out.dtype.type(scale)
     more = values_out.dtype.type(lift)
     height = starts.shape[0] - 1
-    count = 0
-    sampled = 0
+    count = sampled = 0
     for i in range(height):
         starts_out[i] = count
         k, stop = _first_from(first, columns, starts[i], starts[i + 1]), starts[i + 1]
@@ -85,13 +97,15 @@ def gather(
     return count
 
 
-@kernel("wbujp")
-def compress(A: Array, bits: Array, values: Array, columns: Array, starts: Array) -> int:
-    """The nonzeros of a tile; −1 if there are more than `values` has room for, less 8, by `SAMPLED` rows or in all.
+@kernel
+def compress(A: Tile, bits: BitsTile, out: Nonzeros) -> int:
+    """Write the nonzeros of a tile. Return their number; −1 if `out` has no room for them and 8 more.
 
-    `bits` is A seen as integers. Zeros are found by them, in groups of eight, and must have no sign; whatever is
-    in the group is written, and counted if it is not zero: that is what the room for 8 more is for.
+    The number is first estimated from every eighth row. `bits` is A viewed as integers. Zeros are found by their bits,
+    in groups of eight, and must have no sign; a group with nonzeros is written as a whole, and its zeros are
+    overwritten, which needs the room for 8 more.
     """
+    values, columns, starts = out
     most = values.shape[0] - 8
     height, width = A.shape
     whole = width - width % 8
@@ -125,9 +139,10 @@ def compress(A: Array, bits: Array, values: Array, columns: Array, starts: Array
     return count
 
 
-@kernel("ujpww")
-def sparse_times(values: Array, columns: Array, starts: Array, V: Array, Y: Array) -> None:
+@kernel
+def sparse_times(A: Nonzeros, V: Tile, Y: Tile) -> None:
     """Y += A·V."""
+    values, columns, starts = A
     for i in range(Y.shape[0]):
         for k in range(starts[i], starts[i + 1]):
             a, j = values[k], columns[k]
@@ -135,9 +150,10 @@ def sparse_times(values: Array, columns: Array, starts: Array, V: Array, Y: Arra
                 Y[i, q] += a * V[j, q]
 
 
-@kernel("ujpwa")
-def sparse_transposed_times(values: Array, columns: Array, starts: Array, Y: Array, S: Array) -> None:
-    """S += Aᵀ·Y, the sums in float64."""
+@kernel
+def sparse_transposed_times(A: Nonzeros, Y: Tile, S: Sums) -> None:
+    """S += Aᵀ·Y, summed in float64."""
+    values, columns, starts = A
     for i in range(Y.shape[0]):
         for k in range(starts[i], starts[i + 1]):
             a, j = values[k], columns[k]
@@ -145,9 +161,9 @@ def sparse_transposed_times(values: Array, columns: Array, starts: Array, Y: Arr
                 S[j, q] += np.float64(a * Y[i, q])
 
 
-@kernel("aw")
-def add_to(S: Array, A: Array) -> None:
-    """S += A, the sums in float64."""
+@kernel
+def add_to(S: Sums, A: Tile) -> None:
+    """S += A, summed in float64."""
     for i in range(A.shape[0]):
         for j in range(A.shape[1]):
             S[i, j] += np.float64(A[i, j])

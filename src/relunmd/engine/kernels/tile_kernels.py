@@ -1,59 +1,36 @@
-"""The elementwise work of every algorithm and start, on one tile.
+"""Elementwise operations of the algorithms and initializations on one tile.
 
-Letters as in the paper: X the data (times `scale`, a power of two), T a tile of Θ = WH, Z the
-latent matrix, P(Θ) the projection of equation (3): X where X > 0, min(0, Θ) elsewhere. Products with
-`scale` are made in the tile's float type everywhere, so that all agree on which entries are zero.
-Squares are those of finished residuals, summed in float64.
+Letters are those of the paper: X is the data (times `scale`, a power of two), T a tile of Θ = WH, Z the latent matrix,
+and P(Θ) the projection of equation (3): X where X > 0, min(0, Θ) elsewhere. Products with `scale` are always computed
+in the tile's float type, so that all kernels agree on which entries are zero. Squared residuals are summed in float64.
 """
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relunmd.engine.kernels._compile import SAMPLED, helper, kernel
+from relunmd.engine.kernels._compile import SAMPLED, DataOrBytes, DataTile, Float32Tile, Sums, Tile, helper, kernel
 
-__all__ = [
-    "add_difference",
-    "add_four",
-    "cross_products",
-    "descend",
-    "dot",
-    "entry_moments",
-    "expect",
-    "extrapolate",
-    "extrapolate_rows",
-    "four_dots",
-    "latent",
-    "project",
-    "raise_positive",
-    "residual",
-    "scan",
-    "squared_difference",
-    "squared_error",
-]
-
-Tile = NDArray[np.floating]
+Four = tuple[Float32Tile, Float32Tile, Float32Tile, Float32Tile]
 
 
 @helper
 def _mixed(z: np.uint64) -> np.uint64:
-    """The finalizer of SplitMix64: every bit of the result depends on every bit of z."""
+    """Return z mixed by the finalizer of SplitMix64: every bit of the result depends on every bit of z."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
-@kernel("rnnn")
-def scan(X: Tile, row: int, column: int, n_columns: int) -> tuple[float, int, int, int]:
-    """Largest finite entry, number of entries that are not finite, number that are negative, and a checksum.
+@kernel
+def scan(X: DataTile, row: int, column: int, n_columns: int) -> tuple[float, int, int, int]:
+    """Return the largest finite entry, the numbers of not finite and of negative entries, and a checksum.
 
-    The tile begins at (row, column) of a matrix of n_columns columns. The checksum is the sum modulo 2⁶⁴ of a hash of
-    the place and the value of each nonzero entry: it does not depend on how the matrix is stored or cut.
+    The tile begins at (row, column) of a matrix with n_columns columns. The checksum is the sum modulo 2⁶⁴ of a hash of
+    the position and the value of each nonzero entry: it does not depend on the storage or on the tiles.
     """
     largest = 0.0
-    not_finite = 0
-    negative = 0
+    not_finite = negative = 0
     checksum = np.uint64(0)
     values = np.empty(X.shape[1], np.float64)
     bits = values.view(np.uint64)
@@ -75,12 +52,11 @@ def scan(X: Tile, row: int, column: int, n_columns: int) -> tuple[float, int, in
     return largest, not_finite, negative, checksum  # type: ignore[return-value]
 
 
-@kernel("rs")
-def entry_moments(X: Tile, scale: float) -> tuple[float, float, int]:
-    """Σ X, Σ X² and the number of positive entries, X scaled."""
+@kernel
+def entry_moments(X: DataTile, scale: float) -> tuple[float, float, int]:
+    """Return Σ X, Σ X² and the number of positive entries of the scaled X."""
     factor = X.dtype.type(scale)
-    total = 0.0
-    squares = 0.0
+    total = squares = 0.0
     positive = 0
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
@@ -92,9 +68,9 @@ def entry_moments(X: Tile, scale: float) -> tuple[float, float, int]:
     return total, squares, positive
 
 
-@kernel("rsws")
-def raise_positive(X: Tile, scale: float, out: Tile, amount: float) -> None:
-    """out ← X scaled, its positive entries raised by `amount`."""
+@kernel
+def raise_positive(X: DataTile, scale: float, out: Tile, amount: float) -> None:
+    """out ← the scaled X, with `amount` added to its positive entries."""
     zero = X.dtype.type(0)
     factor = X.dtype.type(scale)
     lift = X.dtype.type(amount)
@@ -104,9 +80,9 @@ def raise_positive(X: Tile, scale: float, out: Tile, amount: float) -> None:
             out[i, j] = x + lift if x > zero else zero
 
 
-@kernel("wrs")
-def squared_error(T: Tile, X: Tile, scale: float) -> float:
-    """‖X − max(0, Θ)‖² of the tile."""
+@kernel
+def squared_error(T: Tile, X: DataTile, scale: float) -> float:
+    """Return ‖X − max(0, Θ)‖²."""
     zero = X.dtype.type(0)
     factor = X.dtype.type(scale)
     squares = 0.0
@@ -117,12 +93,11 @@ def squared_error(T: Tile, X: Tile, scale: float) -> float:
     return squares
 
 
-@kernel("wrs")
-def cross_products(T: Tile, X: Tile, scale: float) -> tuple[float, float]:
-    """⟨X, max(0, Θ)⟩ and ‖max(0, Θ)‖²: what the best multiple of Θ is made of."""
+@kernel
+def cross_products(T: Tile, X: DataTile, scale: float) -> tuple[float, float]:
+    """Return ⟨X, max(0, Θ)⟩ and ‖max(0, Θ)‖², whose ratio is the best multiple of Θ."""
     factor = X.dtype.type(scale)
-    cross = 0.0
-    squares = 0.0
+    cross = squares = 0.0
     for i in range(T.shape[0]):
         for j in range(T.shape[1]):
             t = max(np.float64(T[i, j]), 0.0)
@@ -131,9 +106,9 @@ def cross_products(T: Tile, X: Tile, scale: float) -> tuple[float, float]:
     return cross, squares
 
 
-@kernel("wrsw")
-def project(T: Tile, X: Tile, scale: float, Z_out: Tile) -> float:
-    """Z ← P(Θ); returns ‖X − max(0, Θ)‖²."""
+@kernel
+def project(T: Tile, X: DataTile, scale: float, Z_out: Tile) -> float:
+    """Z ← P(Θ). Return ‖X − max(0, Θ)‖²."""
     zero = X.dtype.type(0)
     factor = X.dtype.type(scale)
     squares = 0.0
@@ -147,7 +122,7 @@ def project(T: Tile, X: Tile, scale: float, Z_out: Tile) -> float:
     return squares
 
 
-@kernel("wwws")
+@kernel
 def add_difference(Z_out: Tile, Z: Tile, Z_before: Tile, alpha: float) -> None:
     """Equation (4): Z_out ← Z_out + α (Z − Z_before)."""
     a = Z.dtype.type(alpha)
@@ -156,7 +131,7 @@ def add_difference(Z_out: Tile, Z: Tile, Z_before: Tile, alpha: float) -> None:
             Z_out[i, j] += a * (Z[i, j] - Z_before[i, j])
 
 
-@kernel("wwws")
+@kernel
 def extrapolate_rows(W: Tile, W_before: Tile, out: Tile, beta: float) -> None:
     """out ← W + β (W − W_before)."""
     b = W.dtype.type(beta)
@@ -165,14 +140,13 @@ def extrapolate_rows(W: Tile, W_before: Tile, out: Tile, beta: float) -> None:
             out[i, j] = W[i, j] + b * (W[i, j] - W_before[i, j])
 
 
-@kernel("wrswws")
-def extrapolate(T: Tile, X: Tile, scale: float, Theta: Tile, Theta_out: Tile, beta: float) -> tuple[float, float]:
-    """Θ_out ← T + β (T − Θ); returns ‖X − max(0, ·)‖² of T and of Θ_out."""
+@kernel
+def extrapolate(T: Tile, X: DataTile, scale: float, Theta: Tile, Theta_out: Tile, beta: float) -> tuple[float, float]:
+    """Θ_out ← T + β (T − Θ). Return ‖X − max(0, ·)‖² for T and for Θ_out."""
     zero = X.dtype.type(0)
     factor = X.dtype.type(scale)
     b = X.dtype.type(beta)
-    plain = 0.0
-    extrapolated = 0.0
+    plain = extrapolated = 0.0
     for i in range(T.shape[0]):
         for j in range(T.shape[1]):
             t = T[i, j]
@@ -186,8 +160,8 @@ def extrapolate(T: Tile, X: Tile, scale: float, Theta: Tile, Theta_out: Tile, be
     return plain, extrapolated
 
 
-@kernel("wrswws")
-def latent(Theta: Tile, X: Tile, scale: float, Z: Tile, Z_out: Tile, beta: float) -> None:
+@kernel
+def latent(Theta: Tile, X: DataTile, scale: float, Z: Tile, Z_out: Tile, beta: float) -> None:
     """Equation (6): Z_out ← P(Θ) + β (P(Θ) − Z)."""
     zero = X.dtype.type(0)
     factor = X.dtype.type(scale)
@@ -199,14 +173,14 @@ def latent(Theta: Tile, X: Tile, scale: float, Z: Tile, Z_out: Tile, beta: float
             Z_out[i, j] = z + b * (z - Z[i, j])
 
 
-@kernel("wxnssa")
-def residual(T: Tile, X: Tile, first: int, scale: float, leak: float, squares: Tile) -> int:
-    """T ← minus the derivative of ½F² by Θ, in place; adds each row's (X − max(0, Θ))² and share of F² to `squares`.
+@kernel
+def residual(T: Tile, X: DataOrBytes, first: int, scale: float, leak: float, squares: Sums) -> int:
+    """T ← −∂(½F²)/∂Θ, in place; add ‖X − max(0, Θ)‖² and F² of each row to the two columns of `squares`.
 
     F² = Σ (X − Θ)² where Θ > 0, and (X − leak·Θ)² where Θ ≤ 0 < X: L² for a leak of 1, E²‖X‖² for 0.
-    `squares` has two columns; T has the columns of X from `first` on. Here 256 squares at a time are summed in the
-    tile's float type, and their sums in float64: in float32, to convert each would take half of the time. Returns how
-    many entries of each eighth row are not zero.
+    T holds the columns of X from `first`. Squares are summed in the tile's float type, 256 at a time, and these sums in
+    float64: to convert each square from float32 would take half of the time. Return the number of nonzeros in every
+    eighth row.
     """
     zero = T.dtype.type(0)
     one = T.dtype.type(1)
@@ -217,15 +191,14 @@ def residual(T: Tile, X: Tile, first: int, scale: float, leak: float, squares: T
         for start in range(0, T.shape[1], 256):
             theta = T[i, start : start + 256]
             data = X[i, first + start : first + start + len(theta)]
-            error = zero
-            gap = zero
+            error = gap = zero
             for j in range(len(theta)):
                 t = theta[j]
                 x = data[j] * factor
                 relu = max(t, zero)
                 slope = one if t > zero else below
                 e = x - relu
-                d = x - slope * t if x > zero else zero - relu  # And not −relu, which may be −0.
+                d = x - slope * t if x > zero else zero - relu  # −relu may be −0.
                 theta[j] = slope * d if x > zero else d
                 error += e * e
                 gap += d * d
@@ -238,9 +211,9 @@ def residual(T: Tile, X: Tile, first: int, scale: float, leak: float, squares: T
     return sampled
 
 
-@kernel("ww")
+@kernel
 def dot(A: Tile, B: Tile) -> float:
-    """Σ A∘B: each row in the float type, the rows in float64."""
+    """Return Σ A∘B; rows are summed in the float type, their sums in float64."""
     total = 0.0
     for i in range(A.shape[0]):
         row = A.dtype.type(0)
@@ -250,12 +223,13 @@ def dot(A: Tile, B: Tile) -> float:
     return total
 
 
-@kernel("ffffwwa")
-def four_dots(A: Tile, B: Tile, C: Tile, D: Tile, left: Tile, right: Tile, sums: Tile) -> None:
-    """Add Σ A∘left and Σ A∘right to the first row of `sums` (4×2), those of B, C and D to the others.
+@kernel
+def four_dots(four: Four, left: Tile, right: Tile, sums: Sums) -> None:
+    """Add Σ A∘left and Σ A∘right to a row of `sums` (4×2), for each of four arrays A.
 
-    A, …, D are in float32. Four at a time: one call for each would leave the threads waiting for each other's.
+    Four at a time: with one call for each the threads would wait for each other.
     """
+    A, B, C, D = four
     zero = left.dtype.type(0)
     for i in range(left.shape[0]):
         a = b = c = d = e = f = g = h = zero
@@ -280,19 +254,20 @@ def four_dots(A: Tile, B: Tile, C: Tile, D: Tile, left: Tile, right: Tile, sums:
         sums[3, 1] += np.float64(h)
 
 
-@kernel("wffffssss")
-def add_four(out: Tile, A: Tile, B: Tile, C: Tile, D: Tile, a: float, b: float, c: float, d: float) -> None:
-    """out += a·A + b·B + c·C + d·D; these in float32."""
+@kernel
+def add_four(out: Tile, four: Four, factors: tuple[float, float, float, float]) -> None:
+    """out += a·A + b·B + c·C + d·D."""
+    A, B, C, D = four
     kind = out.dtype.type
-    of_A, of_B, of_C, of_D = kind(a), kind(b), kind(c), kind(d)
+    a, b, c, d = kind(factors[0]), kind(factors[1]), kind(factors[2]), kind(factors[3])
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
-            out[i, j] += of_A * A[i, j] + of_B * B[i, j] + of_C * C[i, j] + of_D * D[i, j]
+            out[i, j] += a * A[i, j] + b * B[i, j] + c * C[i, j] + d * D[i, j]
 
 
-@kernel("ww")
+@kernel
 def squared_difference(Z: Tile, T: Tile) -> float:
-    """‖Z − T‖² of the tile."""
+    """Return ‖Z − T‖²."""
     squares = 0.0
     for i in range(Z.shape[0]):
         for j in range(Z.shape[1]):
@@ -301,9 +276,9 @@ def squared_difference(Z: Tile, T: Tile) -> float:
     return squares
 
 
-@kernel("wwrsws")
-def descend(Theta: Tile, Y: Tile, X: Tile, scale: float, out: Tile, step: float) -> None:
-    """out ← Π(Θ − step·Y), Π the projection on the feasible set of the nuclear-norm problem (8)."""
+@kernel
+def descend(Theta: Tile, Y: Tile, X: DataTile, scale: float, out: Tile, step: float) -> None:
+    """out ← Π(Θ − step·Y), Π is the projection onto the feasible set of the nuclear-norm problem (8)."""
     zero = X.dtype.type(0)
     factor = X.dtype.type(scale)
     a = X.dtype.type(step)
@@ -313,21 +288,18 @@ def descend(Theta: Tile, Y: Tile, X: Tile, scale: float, out: Tile, step: float)
             out[i, j] = x if x > zero else min(Theta[i, j] - a * Y[i, j], zero)
 
 
-@kernel("wrsws")
-def expect(T: Tile, X: Tile, scale: float, Z_out: Tile, sigma: float) -> tuple[float, float, float, float]:
-    """The E-step of EM: Z ← E[Z̃ | X] under Z̃ ~ N(Θ, σ²).
+@kernel
+def expect(T: Tile, X: DataTile, scale: float, Z_out: Tile, sigma: float) -> tuple[float, float, float, float]:
+    """E-step of EM: Z ← E[Z̃ | X] under Z̃ ~ N(Θ, σ²).
 
-    Returns ‖X − max(0, Θ)‖², Σ_{I+} (X − Θ)², Σ_{I0} log Φ(−Θ/σ) and Σ var[Z̃ | X] / σ².
+    Return ‖X − max(0, Θ)‖², Σ_{I+} (X − Θ)², Σ_{I0} log Φ(−Θ/σ) and Σ var[Z̃ | X] / σ².
 
-    With γ = Θ/σ the inverse Mills ratio ρ = φ(γ)/Φ(−γ) is √(2/π)·exp(−γ²/2)/erfc(γ/√2). That
-    form is used until erfc nears underflow; beyond it the asymptotic series erfc(x) ≈
-    exp(−x²)/(x√π)·(1 − 1/2x² + 3/4x⁴ − …) is right to 1e-14, and exp cancels.
+    With γ = Θ/σ the inverse Mills ratio ρ = φ(γ)/Φ(−γ) is √(2/π)·exp(−γ²/2)/erfc(γ/√2). This form is used until erfc
+    nears underflow. Beyond, the asymptotic series erfc(x) ≈ exp(−x²)/(x√π)·(1 − 1/2x² + 3/4x⁴ − …) is accurate to
+    1e-14, and exp cancels.
     """
     factor = X.dtype.type(scale)
-    squares = 0.0
-    fit = 0.0
-    tail = 0.0
-    variance = 0.0
+    squares = fit = tail = variance = 0.0
     root_half = math.sqrt(0.5)
     root_two_over_pi = math.sqrt(2.0 / math.pi)
     for i in range(T.shape[0]):

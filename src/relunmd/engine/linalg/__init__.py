@@ -5,6 +5,7 @@ from relunmd.engine.linalg.gram import gram_solve, gram_solve_right, orthonormal
 from relunmd.engine.linalg.truncated_svd import (
     Factors,
     Sweep,
+    empty_share,
     factors_of,
     polish,
     share_of_sweep,
@@ -18,6 +19,7 @@ __all__ = [
     "Sweep",
     "canonical",
     "canonical_factors",
+    "empty_share",
     "factors_of",
     "gram_solve",
     "gram_solve_right",

@@ -88,14 +88,14 @@ def empty_share(x: Block, V: Array) -> Sums:
 def _sweep_block(x: Block, rows: Rows, out: Rows, *, V: Array) -> Sums:
     sums = empty_share(x, V)
     for rows_of_tile in x.tile_rows:
-        share_of_sweep(rows["A"][rows_of_tile], out["Y"][rows_of_tile], sums, V)
+        share_of_sweep(rows.A[rows_of_tile], out.Y[rows_of_tile], sums, V)
     return sums
 
 
 def sweep_rows(problem: Problem, A: Array, V: Array) -> Sweep:
     """A sweep over an m×n array in memory; one pass."""
     out, sums = problem.run(_sweep_block, {"A": A}, {"Y": V.shape[1]}, V=V.astype(problem.dtype))
-    return Sweep(out["Y"], sums["S"], sums["YY"])
+    return Sweep(out.Y, sums["S"], sums["YY"])
 
 
 def factors_of(problem: Problem, sweep: Sweep, rank: int) -> Factors:

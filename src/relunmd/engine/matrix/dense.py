@@ -1,17 +1,16 @@
-"""An array in memory or a memory map, of any real dtype and any order.
+"""Arrays in memory and memory maps, of any real dtype and memory order.
 
-It is never converted as a whole: a tile that is not yet in the computation's float type, or not
-C-ordered, is converted into scratch when it is looked at. Rows of a C-ordered memory map are read from its file.
+They are never converted as a whole: a tile that is not in the float type of the computation, or not C-ordered, is
+converted in scratch memory when it is used. Rows of a C-ordered memory map are read from its file.
 """
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine.matrix.mapped import MappedRows, is_mapped
 from relunmd.engine.matrix.read_check import FileStamp
-from relunmd.engine.matrix.scratch import Scratch
+from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Slab, TileData, converted, read_only
 from relunmd.errors import FileError
 
@@ -25,39 +24,35 @@ class DenseSource(InMemory):
     dtype('uint8')
     """
 
-    def __init__(self, X: NDArray[Any]) -> None:
+    def __init__(self, X: Array) -> None:
         self.X = X.view(np.uint8) if X.dtype == np.bool_ else X
         self.shape = X.shape[0], X.shape[1]
         self.dtype = X.dtype
         self._plain = X.flags.aligned and X.dtype.isnative
         self.in_memory = not is_mapped(X)
-        self._stamp = None if self.in_memory else FileStamp.of(X)
+        stamp = None if self.in_memory else FileStamp.of(X)
+        self._stamps = [] if stamp is None else [stamp]
         self._rows = None if self.in_memory else MappedRows.of(X)
 
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
         if self._rows is None:
-            self._verify()
             return super().part(rows, stop, scratch)
-        slab = scratch.kept
-        if not (isinstance(slab, Slab) and slab.has(self, rows)):
+        slab = Slab.find(scratch, self, rows)
+        if slab is None:
             scratch.kept = None
-            # Always the same memory: new pages would cost more than the reading.
+            # Reuse memory: page faults would take longer than reading.
             out = scratch.take("rows of X", (rows.stop - rows.start, self.shape[1]), self.dtype)
             self._fill(self._rows, rows, out)
             slab = scratch.kept = Slab(self, rows.start, rows.stop, DenseSource(out))
         return slab.part, slab.start
 
-    def _fill(self, mapped: MappedRows, rows: slice, out: NDArray[Any]) -> None:
+    def _fill(self, mapped: MappedRows, rows: slice, out: Array) -> None:
         whole = mapped.read(rows.start, out)
         self._verify()
         if not whole:
             raise FileError(f"The file of X ends before row {rows.stop - 1}. Was it truncated while X was in use?")
 
-    def _verify(self) -> None:
-        if self._stamp is not None:
-            self._stamp.verify()
-
-    def read(self, rows: slice) -> NDArray[Any]:
+    def read(self, rows: slice) -> Array:
         if self._rows is None:
             self._verify()
             return np.asarray(self.X[rows]).view(self.dtype)

@@ -1,15 +1,14 @@
-"""Where X is cut: into blocks of rows, the unit of work and of summation, and into tiles, the unit of cache.
+"""The partition of X into blocks of rows, the unit of work and of summation, and into tiles, which fit in the cache.
 
-The cuts depend on the shape alone (and on the rows that a file stores together), never on the number
-of threads or on how X is stored in memory, so sums are always added in the same order and a result is
-the same, bit for bit, everywhere.
+It depends on the shape alone (and on the chunks of a file), not on the number of threads or on the storage in memory:
+sums are always added in the same order, and results have the same bits.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-__all__ = ["RowLayout", "cached"]
+__all__ = ["RowLayout"]
 
 T = TypeVar("T")
 
@@ -20,12 +19,12 @@ _STRIP_ROWS = 256
 _LEAST_BLOCKS, _MOST_BLOCKS = 8, 64
 _WIDE = 8192
 _MOST_ENTRIES = 2**24
-"""What a worker holds of rows at most, unless eight of them are more."""
+"""The most entries of the rows that a worker holds, unless eight rows have more."""
 _TILE_COLUMNS = 2048
 
 
 class cached(Generic[T]):  # noqa: N801
-    """functools.cached_property without its lock, which until Python 3.11 a fork can leave locked in the child."""
+    """functools.cached_property without its lock, which in Python 3.11 can remain locked in the child of a fork."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self._compute = compute
@@ -40,9 +39,9 @@ class cached(Generic[T]):  # noqa: N801
 
 @dataclass(frozen=True)
 class RowLayout:
-    """The cuts of `n_rows` rows of `n_columns` entries, `chunk_rows` of which are stored together.
+    """The partition of a matrix of shape (n_rows, n_columns) whose file stores `chunk_rows` rows together.
 
-    Where parts of X lie in different places `starts` has the first row of each, and no block is in two of them.
+    If parts of X lie in different places, `starts` has the first row of each, and no block spans two of them.
 
     >>> layout = RowLayout(5000, 1000)
     >>> layout.tile_rows, layout.strip_rows, len(layout.blocks), layout.blocks[-1]
@@ -56,11 +55,11 @@ class RowLayout:
 
     @cached
     def tile_rows(self) -> int:
-        """Rows of a tile, for algorithms that keep arrays of the size of X and look at whole rows of them.
+        """Rows of a tile, for algorithms that keep arrays of the size of X.
 
-        Tiles of up to 2¹⁷ entries, a power of two between 64 and 2048 rows high, were the fastest for
-        iterations of 3B and A-NMD at 1797 × 64, 20 000 × 64, 500², 1000², 2000² and 5000 × 784: half as
-        high they are up to 1.5 times slower (the interpreter's share), twice as high 10 % (the cache).
+        Tiles of up to 2¹⁷ entries, with a power of two between 64 and 2048 rows, were the fastest for iterations of 3B
+        and A-NMD at 1797 × 64, 20 000 × 64, 500², 1000², 2000² and 5000 × 784: with half as many rows they are up to
+        1.5 times slower (interpreter overhead), with twice as many 10 % (cache).
         """
         least, most = _TILE_ROWS
         least = min(least, max(8, _power_of_two(_MOST_ENTRIES // self.n_columns)))
@@ -68,12 +67,12 @@ class RowLayout:
 
     @cached
     def strip_rows(self) -> int:
-        """Rows of a strip, for algorithms that keep nothing of the size of X.
+        """Rows of a strip, for algorithms that keep no array of the size of X.
 
-        Up to 2¹⁹ entries, and 256 rows at least, where that leaves 8 blocks: half as high a pass takes 3 to 10 % longer
-        at 50 000 × 784, 2000² and 5000², more in float32. No more for very wide X, whose strips are large; and no less,
-        since H is read from memory for each of them: with 128, two processes at 18 846 × 30 295, each with an H of its
-        own, took 1.5 times as long as two threads, which share one and the cache it is in.
+        Up to 2¹⁹ entries, and at least 256 rows if that leaves 8 blocks: with half as many rows a pass takes 3 to 10 %
+        longer at 50 000 × 784, 2000² and 5000², more in float32. For very wide X 256 rows: more would make large
+        strips, and with 128, for each of which H is read from memory, two processes at 18 846 × 30 295 took 1.5 times
+        as long as two threads, which share H and the cache.
         """
         wanted = max(_STRIP_ROWS, _power_of_two(_STRIP_ENTRIES // self.n_columns))
         if self.n_columns > _WIDE:
@@ -82,10 +81,10 @@ class RowLayout:
 
     @cached
     def blocks(self) -> list[slice]:
-        """The rows of each block: whole strips or whole chunks, at most 64 blocks where X lies in one place.
+        """The rows of each block: whole strips or whole chunks, at most 64 blocks if X lies in one place.
 
-        Two strips of very wide X: a block's share of the sums is as wide as X, and adding up 56 of them took a third of
-        a sweep's time at 7094 × 41 681.
+        For very wide X two strips: the sums of a block are as wide as X, and adding 56 of them took a third of the time
+        of a pass at 7094 × 41 681.
         """
         together = min(2, self.n_rows // (_LEAST_BLOCKS * self.strip_rows)) if self.n_columns > _WIDE else 1
         least = self.strip_rows * max(1, together)
@@ -100,16 +99,16 @@ class RowLayout:
         ]
 
     def tiles(self, block: slice) -> list[slice]:
-        """The rows of a block's tiles, counted from the block's first row."""
+        """Return the rows of the tiles of a block, counted from its first row."""
         return _cut(block.stop - block.start, self.tile_rows)
 
     def strips(self, block: slice) -> list[slice]:
-        """The rows of a block's strips, counted from the block's first row."""
+        """Return the rows of the strips of a block, counted from its first row."""
         return _cut(block.stop - block.start, self.strip_rows)
 
     @cached
     def columns(self) -> list[slice]:
-        """The columns of the tiles of a strip: all of them, unless X is so wide that they would leave the cache.
+        """The columns of the tiles of a strip: all, unless X is so wide that they would exceed the cache.
 
         2048 at a time took as long as all up to about 7000 columns, and 0.9 of the time at 30 000.
         """
@@ -117,7 +116,7 @@ class RowLayout:
 
 
 def _power_of_two(limit: int) -> int:
-    """The largest power of two up to `limit`, at least 1."""
+    """Return the largest power of two up to `limit`, at least 1."""
     return 1 << max(0, limit.bit_length() - 1)
 
 

@@ -1,34 +1,31 @@
-"""Arrays that are mapped from a file: which file it is, and their rows by file reads instead.
+"""Memory maps: the file of an array, and reading its rows from the file.
 
-Reading a memory map beyond the end of its file kills the process. A file may be truncated at any moment, so no check
-beforehand prevents that; a file read just returns fewer bytes.
+Reading a memory map beyond the end of its file kills the process. A file may be truncated at any time, so that no check
+in advance prevents it; reading from the file only returns fewer bytes.
 """
 
 import mmap
 import os
 import weakref
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from relunmd.engine.matrix.scratch import Array
 from relunmd.errors import FileError
 
 __all__ = ["MappedRows", "is_mapped", "mapped_path"]
 
-Array = NDArray[Any]
-
 
 def is_mapped(X: object) -> bool:
-    """Whether an array is in a memory map."""
+    """Return whether an array is in a memory map."""
     while isinstance(X, np.ndarray):
         X = X.base
     return isinstance(X, mmap.mmap)
 
 
 def mapped_path(X: object) -> Path | None:
-    """The file that an array is mapped from, as np.memmap has it; None if it does not have one."""
+    """Return the file that an array is mapped from; None if np.memmap does not record it."""
     while isinstance(X, np.ndarray):
         path = getattr(X, "filename", None)
         if path is not None:
@@ -38,7 +35,7 @@ def mapped_path(X: object) -> Path | None:
 
 
 class MappedRows:
-    """Reads rows of a C-ordered array of two dimensions from the file that it is mapped from."""
+    """Reads rows of a two-dimensional C-ordered array from the file that it is mapped from."""
 
     def __init__(self, descriptor: int, offset: int, row_bytes: int) -> None:
         self._descriptor, self._offset, self._row_bytes = descriptor, offset, row_bytes
@@ -46,9 +43,9 @@ class MappedRows:
 
     @classmethod
     def of(cls, X: Array) -> "MappedRows | None":
-        """None if its rows are not contiguous, or the file may differ from the map.
+        """Return a reader; None if the rows are not contiguous or the file may differ from the map.
 
-        It does where the map is copy-on-write, or another file took its name. Only Linux tells, in /proc/self/maps.
+        It differs if the map is copy-on-write or the file was replaced, which only Linux reports (/proc/self/maps).
         """
         path = mapped_path(X)
         place = _shared_mapping(X) if path is not None and X.flags.c_contiguous and X.size else None
@@ -65,14 +62,14 @@ class MappedRows:
         return cls(descriptor, offset, X.shape[1] * X.itemsize)
 
     def read(self, first: int, out: Array) -> bool:
-        """Fill `out` with the rows from `first` on; False if the file ends before."""
+        """Fill `out` with the rows from `first`. Return False if the file ends before."""
         left = out.reshape(-1).view(np.uint8).data
         at = self._offset + first * self._row_bytes
         while len(left):
             try:
                 count = os.preadv(self._descriptor, [left], at)
             except OSError as reason:
-                raise FileError(f"Rows of X from {first} on could not be read from their file: {reason}.") from reason
+                raise FileError(f"Rows of X from {first} could not be read from their file: {reason}.") from reason
             if count == 0:
                 return False
             left, at = left[count:], at + count
@@ -80,7 +77,7 @@ class MappedRows:
 
 
 def _shared_mapping(X: Array) -> tuple[int, int] | None:
-    """The inode that the memory of X is mapped from, and the offset in the file; None if it is private, or unknown."""
+    """Return the inode and the offset that X is mapped from; None if the map is private or unknown."""
     first = X.__array_interface__["data"][0]
     try:
         lines = Path("/proc/self/maps").read_bytes().splitlines()

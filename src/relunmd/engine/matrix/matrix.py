@@ -1,21 +1,22 @@
-"""X as the computation sees it: a source, a float type, a scale, and where it is cut."""
+"""X in a computation: a matrix of one float type, its blocks of rows, and tiles of them for the kernels."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from relunmd.engine.matrix.block import Block
+from relunmd.engine.kernels import Nonzeros
 from relunmd.engine.matrix.layout import RowLayout, cached
-from relunmd.engine.matrix.scratch import Scratch
-from relunmd.engine.matrix.source import Source
+from relunmd.engine.matrix.scratch import Array, Scratch
+from relunmd.engine.matrix.source import InMemory, Source, TileData, read_only
 
-__all__ = ["Matrix", "power_of_two_scale"]
+__all__ = ["Block", "Matrix", "Tile", "power_of_two_scale"]
 
 
 def power_of_two_scale(largest: float, dtype: np.dtype[Any]) -> float:
-    """The power of two that brings `largest` into [1, 2), as far as `dtype` has it.
+    """Return the power of two that brings `largest` into [1, 2), within the range of `dtype`.
 
     >>> power_of_two_scale(255.0, np.dtype("float64"))
     0.0078125
@@ -27,10 +28,10 @@ def power_of_two_scale(largest: float, dtype: np.dtype[Any]) -> float:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The rows of `source` times `scale`, handed out in tiles of `dtype`.
+    """The rows of `source` times `scale`, in tiles of `dtype`.
 
-    The scale is a power of two near X's largest entry, so that squares neither overflow nor vanish and
-    no constant depends on units; it travels with each tile and is applied by the kernels.
+    The scale is a power of two near 1 / max(X), so that squares neither overflow nor underflow and no constant depends
+    on units. The kernels apply it.
     """
 
     source: Source
@@ -45,5 +46,134 @@ class Matrix:
     def layout(self) -> RowLayout:
         return RowLayout(*self.shape, self.source.chunk_rows, self.source.starts)
 
-    def block(self, index: int, scratch: Scratch) -> Block:
+    def block(self, index: int, scratch: Scratch) -> "Block":
         return Block(self, self.layout.blocks[index], scratch)
+
+
+@dataclass(slots=True, eq=False)
+class Tile:
+    """Some rows and columns of X in the float type of the computation; the data is ``X * scale``.
+
+    Attributes
+    ----------
+    rows : slice
+        The rows of the tile, counted from the first row of the block.
+    columns : slice
+        The columns of X.
+    part : InMemory
+        What holds these rows.
+    place : slice
+        The rows of the tile in `part`.
+    """
+
+    rows: slice
+    columns: slice
+    part: InMemory
+    place: slice
+    matrix: Matrix
+    scratch: Scratch
+    _data: TileData | None = field(default=None, init=False)
+    _X: Array | None = field(default=None, init=False)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.rows.stop - self.rows.start)
+
+    @property
+    def n_columns(self) -> int:
+        return int(self.columns.stop - self.columns.start)
+
+    @property
+    def data(self) -> TileData:
+        """X as the kernels of hot loops take it."""
+        if self._data is None:
+            matrix = self.matrix
+            self._data = self.part.tile(self.place, self.columns, matrix.dtype, matrix.scale, self.scratch)
+        return self._data
+
+    @property
+    def X(self) -> Array:
+        """A read-only C-ordered array of the tile's shape, valid until the next tile is used."""
+        if self._X is None:
+            X, first, _ = self.data
+            if X.shape[1] != self.n_columns or X.dtype != self.matrix.dtype:
+                out = self.scratch.take("X", (self.n_rows, self.n_columns), self.matrix.dtype)
+                np.copyto(out, X[:, first : first + self.n_columns])
+                X = read_only(out)
+            self._X = X
+        return self._X
+
+    @property
+    def scale(self) -> float:
+        """The power of two by which X must be multiplied."""
+        return self.data.scale
+
+    @property
+    def scaled(self) -> tuple[Array, float]:
+        """X and its scale, as most kernels take them: ``kernels.project(T, *tile.scaled, Z)``."""
+        return self.X, self.scale
+
+    def nonzeros(self, most: int, lift: float) -> Nonzeros | None:
+        """Return the positive entries of X·scale + lift·[X > 0] if X is sparse and has at most `most` of them."""
+        matrix = self.matrix
+        return self.part.nonzeros(self.place, self.columns, matrix.dtype, matrix.scale, most, lift, self.scratch)
+
+
+@dataclass(frozen=True)
+class Block:
+    """The rows `rows` of X, and the scratch memory of the worker that processes them."""
+
+    matrix: Matrix
+    rows: slice
+    scratch: Scratch
+
+    @property
+    def n_columns(self) -> int:
+        return self.matrix.shape[1]
+
+    @property
+    def tile_rows(self) -> list[slice]:
+        """The rows of the tiles of whole rows, counted from the first row of the block."""
+        return self.matrix.layout.tiles(self.rows)
+
+    @property
+    def strips(self) -> list[slice]:
+        """The rows of the strips, counted from the first row of the block, for `across`."""
+        return self.matrix.layout.strips(self.rows)
+
+    def tiles(self) -> Iterator[Tile]:
+        """Yield tiles of whole rows, for algorithms that keep arrays of the size of X."""
+        for rows in self.tile_rows:
+            yield self.whole(rows)
+
+    def whole(self, rows: slice) -> Tile:
+        """Return some rows of the block as one tile."""
+        return self._tile(rows, slice(0, self.n_columns))
+
+    def across(self, rows: slice) -> Iterator[Tile]:
+        """Yield the tiles of one of `strips`, from left to right."""
+        for columns in self.matrix.layout.columns:
+            yield self._tile(rows, columns)
+
+    def _tile(self, rows: slice, columns: slice) -> Tile:
+        start, stop = self.rows.start + rows.start, self.rows.start + rows.stop
+        part, first = self.matrix.source.part(slice(start, stop), self.rows.stop, self.scratch)
+        return Tile(rows, columns, part, slice(start - first, stop - first), self.matrix, self.scratch)
+
+    def theta(self, tile: Tile, W: Array, H: Array) -> Array:
+        """Return the tile of Θ = WH in scratch memory; W has the rows of the block."""
+        out = self.strip_tile(0, tile.n_rows, tile.n_columns)
+        return np.matmul(W[tile.rows], H[:, tile.columns], out=out)
+
+    def strip_tile(self, index: int, n_rows: int, n_columns: int) -> Array:
+        """Return scratch memory for a tile of a strip. `theta` uses that of the first tile."""
+        return self.scratch_tile(f"strip {index}", n_rows, n_columns)
+
+    def sums(self, shape: tuple[int, ...]) -> Array:
+        """Return zeros in float64 for the sums of the block."""
+        return self.scratch.sums.take(shape)
+
+    def scratch_tile(self, name: str, n_rows: int, n_columns: int | None = None) -> Array:
+        """Return scratch memory of `n_rows` rows, by default as wide as X, in the float type of the computation."""
+        columns = self.n_columns if n_columns is None else n_columns
+        return self.scratch.take(name, (n_rows, columns), self.matrix.dtype)

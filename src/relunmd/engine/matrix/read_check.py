@@ -1,7 +1,7 @@
-"""Whether what is read from storage in later passes is what was read, and validated, in the first one.
+"""Checks that later passes read the same data from storage as the first pass, which validated it.
 
 A chunk that is removed from a Zarr store reads as fill values, and a file may be overwritten or truncated during a run:
-without a check the result would be wrong without notice.
+without a check the result would be silently wrong.
 """
 
 import os
@@ -10,22 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine.matrix.mapped import mapped_path
+from relunmd.engine.matrix.scratch import Array
 from relunmd.errors import FileError
 
 __all__ = ["FileStamp", "ReadCheck", "row_sums"]
 
-Array = NDArray[Any]
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 class ReadCheck:
-    """Remembers a sum of the bits of each row, 8 bytes a row, and compares it when the row is read again.
+    """Stores a checksum of 8 bytes for each row, and compares it when the row is read again.
 
-    For rows of float64 the sums take half the time of reading them from an uncompressed HDF5 file in the page cache,
-    and 1/14 of an iteration at rank 20.
+    For float64, the checksums take half the time of reading an uncompressed HDF5 file from the page cache, and 1/14 of
+    an iteration at rank 20.
     """
 
     def __init__(self, n_rows: int) -> None:
@@ -33,7 +32,7 @@ class ReadCheck:
         self._known = np.zeros(n_rows, bool)
 
     def verify(self, rows: slice, part: Any) -> None:
-        """Raise FileError if these rows were read before with other entries; `part` is an array or a csr_array."""
+        """Raise FileError if these rows had other entries before; `part` is an array or a csr_array."""
         found, known = row_sums(part), self._known[rows]
         wrong = np.flatnonzero(known & (found != self._sums[rows]))
         if len(wrong):
@@ -46,18 +45,18 @@ class ReadCheck:
 
 
 def row_sums(part: Any) -> Array:
-    """A sum modulo 2⁶⁴ of the bits of each row, of an array or a csr_array: each word times an odd weight of its place.
+    """Return a checksum of each row of an array or a csr_array: its words times odd weights, summed modulo 2⁶⁴.
 
-    A change of one word always changes the sum. The exchange of words j and k of an array does so unless they differ by
-    a multiple of 2⁶³ / gcd(j - k, 2⁶³), as 0.0 and 1.0 in columns 2048 apart, or 0.0 and 2.0 in columns 2 apart.
-    Of zeros and ones in float64 there are 2048 sums, so a single row may be missed, some 1 in 200 to 1 in 2000; where
-    columns are reordered many rows change.
+    A change of one word always changes the sum. Swapping words j and k of an array does so unless they differ by a
+    multiple of 2⁶³ / gcd(j - k, 2⁶³), as 0.0 and 1.0 in columns 2048 apart, or 0.0 and 2.0 in columns 2 apart. Rows of
+    zeros and ones in float64 have only 2048 sums, so that the change of a single row is missed in 1 of 200 to 1 of 2000
+    cases; reordering columns changes many rows.
     """
     if isinstance(part, np.ndarray):
         return _weighted(part)
     words = _weighted(part.data[:, None]) if part.dtype.itemsize > 8 else _bits(part.data)
-    words ^= words >> np.uint64(32)  # Small integers stored as floats differ in the upper half alone.
-    words += _ODD  # So that the place of a zero counts.
+    words ^= words >> np.uint64(32)  # Small integers stored as floats differ only in the upper half.
+    words += _ODD  # So that the position of a zero matters.
     words *= _weights(part.shape[1])[part.indices]
     sums = np.zeros(len(words) + 1, np.uint64)
     np.cumsum(words, out=sums[1:])
@@ -65,12 +64,12 @@ def row_sums(part: Any) -> Array:
 
 
 def _bits(values: Array) -> Array:
-    """The bits of numbers of up to 8 bytes, each in a word of its own."""
+    """Return the bits of numbers of up to 8 bytes as 64-bit words."""
     return np.ascontiguousarray(values).view(f"u{values.itemsize}").astype(np.uint64)
 
 
 def _weighted(A: Array) -> Array:
-    """For each row of A the sum of its words of 8 bytes times their weights; zeros follow the last bytes.
+    """Return the weighted sum of the 8-byte words of each row of A, padded with zeros.
 
     einsum took 1.4 ms for 31 MB of float64 in 784 columns, matmul 2.5, products in a buffer of some rows 3.8.
     """
@@ -87,18 +86,18 @@ def _weighted(A: Array) -> Array:
 
 @lru_cache(maxsize=4)
 def _weights(count: int) -> Array:
-    """Odd numbers w: w[j] - w[k] has as many factors 2 as 2·(j - k), the fewest that are possible."""
+    """Return odd numbers w such that w[j] - w[k] has as many factors 2 as 2·(j - k), the minimum."""
     w = np.arange(count, dtype=np.uint64)
-    for _ in range(2):  # One-to-one modulo each power of two; once alone, the sum of a reversed row is often the same.
+    for _ in range(2):  # Bijective modulo powers of two. After one round, reversed rows often have equal sums.
         w = w * (2 * w + 1) ^ _ODD
     return 2 * w + 1
 
 
 class FileStamp:
-    """The size and the time of modification of a file that is mapped into memory.
+    """The size and modification time of a file that is mapped into memory.
 
-    Reading a map beyond the end of its file kills the process: what cannot be read by `MappedRows` is read after a
-    check of the size.
+    Reading a map beyond the end of its file kills the process: if `MappedRows` cannot be used, the size is checked
+    before reading.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -107,7 +106,7 @@ class FileStamp:
 
     @classmethod
     def of(cls, X: object) -> "FileStamp | None":
-        """Of the file that an array is mapped from; None if it is not, or the file is no longer there."""
+        """Return the stamp of the file that an array is mapped from; None if it is not or the file is missing."""
         path = mapped_path(X)
         try:
             return None if path is None else cls(path)
@@ -115,13 +114,13 @@ class FileStamp:
             return None
 
     def verify(self) -> None:
-        """Raise FileError if the file is shorter, or was written to since."""
+        """Raise FileError if the file was truncated or modified."""
         try:
             now = self._path.stat()
-        except OSError:  # Removed: what is mapped stays.
+        except OSError:  # A removed file remains mapped.
             return
         then = self._stamp
-        if now.st_ino != then.st_ino or now.st_dev != then.st_dev:  # Another file took its name.
+        if now.st_ino != then.st_ino or now.st_dev != then.st_dev:  # The file was replaced.
             return
         if now.st_size < then.st_size:
             sizes = f"{then.st_size} to {now.st_size} bytes"

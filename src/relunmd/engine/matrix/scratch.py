@@ -1,4 +1,4 @@
-"""A worker's scratch memory: allocated once, used for every tile that it looks at."""
+"""Scratch memory of a worker: allocated once, and reused for every tile."""
 
 import math
 import threading
@@ -14,9 +14,9 @@ Array = NDArray[Any]
 
 
 class SumsPool:
-    """Arrays for blocks' shares of the sums, which come back when they have been added to another.
+    """Arrays for the sums of blocks, which are returned when they have been added to another.
 
-    Such an array is as wide as X, and new memory costs more than to set it to zero: a page fault for every 4 kB.
+    Such an array is as wide as X, and new memory, with a page fault for every 4 kB, costs more than clearing it.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class SumsPool:
         self._lock = threading.Lock()
 
     def take(self, shape: tuple[int, ...]) -> Array:
-        """An array of zeros in float64."""
+        """Return an array of zeros in float64."""
         with self._lock:
             self._asked.add(shape)
             free = self._free.setdefault(shape, [])
@@ -36,7 +36,7 @@ class SumsPool:
         return array
 
     def give_back(self, share: Mapping[str, Any]) -> None:
-        """Nobody looks at these any more."""
+        """Return arrays that are no longer used."""
         for value in share.values():
             if isinstance(value, np.ndarray) and value.dtype == np.float64 and value.flags.owndata:
                 with self._lock:
@@ -44,44 +44,36 @@ class SumsPool:
                         self._free[value.shape].append(value)
 
     def end_of_pass(self) -> None:
-        """Forget what this pass had no use for: a start needs other shapes than the iterations after it."""
+        """Free arrays that this pass did not use: initializations need other shapes than iterations."""
         self._free = {shape: free for shape, free in self._free.items() if shape in self._asked}
         self._asked = set()
 
 
 class Scratch:
-    """Arrays that are handed out again and again by name, and whatever a source keeps for the worker."""
+    """Arrays that are reused by name, and rows that sources keep for the worker."""
 
     def __init__(self, sums: SumsPool | None = None) -> None:
         self.sums = SumsPool() if sums is None else sums
         self._memory: dict[tuple[str, np.dtype[Any]], Array] = {}
-        self._arrays: dict[tuple[str, tuple[int, ...], np.dtype[Any]], Array] = {}
         self._written: dict[tuple[str, np.dtype[Any]], Array] = {}
         self.rows: tuple[Any, Any] | None = None
-        """What it was asked for last of a sparse matrix, and the answer."""
+        """The last request for rows of a sparse matrix, and the result."""
         self.kept: object = None
-        """What a source keeps here between two tiles: the rows that were read last."""
+        """The rows that a source read last, a `Slab`."""
 
     def take(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """A C-ordered array of whatever it holds; the next call with this name may return the same memory."""
-        array = self._arrays.get((name, shape, dtype))
-        return self._make(name, shape, dtype) if array is None else array
-
-    def _make(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Return an uninitialized C-ordered array; the next call with this name may return the same memory."""
         size = math.prod(shape)
         memory = self._memory.get((name, dtype))
         if memory is None or memory.size < size:
             memory = self._memory[name, dtype] = np.zeros(size, dtype)
             self._written.pop((name, dtype), None)
-            # Smaller ones of that name are to be in the same memory.
-            self._arrays = {key: array for key, array in self._arrays.items() if (key[0], key[2]) != (name, dtype)}
-        array = self._arrays[name, shape, dtype] = memory[:size].reshape(shape)
-        return array
+        return memory[:size].reshape(shape)
 
     def zeros(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """As `take`, but all zero. Who writes into it tells with `written` where, so that this is cheap.
+        """Return an array of zeros. The caller reports with `written` which entries it has changed.
 
-        A name is for one of the two only.
+        A name must not be used for both `take` and `zeros`.
         """
         places = self._written.pop((name, dtype), None)
         if places is not None:
@@ -89,5 +81,5 @@ class Scratch:
         return self.take(name, shape, dtype)
 
     def written(self, name: str, dtype: np.dtype[Any], places: Array) -> None:
-        """Where the array that `zeros` handed out is no longer zero, counted in its flat form."""
+        """Record the flat indices at which the array from `zeros` is no longer zero."""
         self._written[name, dtype] = places

@@ -1,46 +1,25 @@
-"""The user's matrix as it is, wherever it is: what can hand out a tile of it.
+"""Sources: the user's matrix as it is, in memory or in a file.
 
-A source is never converted or copied as a whole. What is in memory hands out tiles itself; what is in
-a file first hands out a part of its rows that is.
+A source is never converted or copied as a whole. A source in memory provides tiles; a source in a file first reads some
+rows into memory.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relunmd.engine.matrix.scratch import Scratch
+from relunmd.engine.kernels import Nonzeros
+from relunmd.engine.matrix.read_check import FileStamp
+from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.errors import InputError
 
-__all__ = [
-    "InMemory",
-    "Nonzeros",
-    "Slab",
-    "Source",
-    "TileData",
-    "converted",
-    "read_only",
-    "refuse_masked",
-]
-
-Array = NDArray[Any]
-
-
-class Nonzeros(NamedTuple):
-    """The nonzero entries of a tile, row by row and in the order of their columns.
-
-    Row i has ``values[starts[i]:starts[i + 1]]`` in ``columns[starts[i]:starts[i + 1]]``, counted from
-    the tile's first column (int32; starts int64).
-    """
-
-    values: Array
-    columns: Array
-    starts: Array
+__all__ = ["InMemory", "Source", "refuse_masked"]
 
 
 class TileData(NamedTuple):
-    """A tile of X: the columns of `X` from `first` on (C-ordered, only read, floats or bytes), times `scale`."""
+    """A tile of X: the columns of `X` from `first` (C-ordered, read-only, floats or bytes), times `scale`."""
 
     X: Array
     first: int
@@ -52,11 +31,17 @@ class Source(ABC):
 
     Attributes
     ----------
-    shape, dtype : as the user has it
-    chunk_rows : rows that are stored together, where blocks are cut if they can be
-    starts : the first row of each part of X that lies in a place of its own; no block is in two of them
-    in_memory : whether looking at it reads no file
-    sparse : whether zeros are not stored
+    shape : tuple of int
+    dtype : dtype
+        The dtype of the user's data.
+    chunk_rows : int
+        The number of rows that are stored together; blocks are whole chunks if possible.
+    starts : tuple of int
+        The first row of each part of X that lies in a separate place; no block spans two parts.
+    in_memory : bool
+        Whether no file is read.
+    sparse : bool
+        Whether only nonzeros are stored.
     """
 
     shape: tuple[int, int]
@@ -68,68 +53,81 @@ class Source(ABC):
 
     @abstractmethod
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple["InMemory", int]:
-        """Something in memory that has `rows`, and the row that it begins with; it need not go beyond `stop`."""
+        """Return a source in memory that has `rows` and perhaps more up to `stop`, and its first row."""
 
     @abstractmethod
     def read(self, rows: slice) -> Any:
-        """Rows as the user has them: an array, or a csr_array if it is sparse."""
+        """Return rows in the user's dtype, as an array, or as a csr_array if the source is sparse."""
 
     def validated(self) -> None:  # noqa: B027
-        """Called after every entry was validated: raise FileError if what was read may not be what is stored."""
+        """Raise FileError if X may have changed while its entries were validated."""
 
     def close(self) -> None:  # noqa: B027
-        """Let go of what was taken elsewhere to look at it."""
+        """Release resources."""
 
 
 class InMemory(Source):
-    """A source that hands out tiles."""
+    """A source that provides tiles; its arrays may be memory maps."""
+
+    _stamps: Sequence[FileStamp] = ()
 
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple["InMemory", int]:
+        self._verify()
         return self, 0
+
+    def _verify(self) -> None:
+        """Raise FileError if a mapped file has changed."""
+        for stamp in self._stamps:
+            stamp.verify()
 
     @abstractmethod
     def tile(self, rows: slice, columns: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch) -> TileData:
-        """The tile; valid until the next one is asked for."""
+        """Return a tile, which is valid until the next call."""
 
     def nonzeros(
         self, rows: slice, columns: slice, dtype: np.dtype[Any], scale: float, most: int, lift: float, scratch: Scratch
     ) -> Nonzeros | None:
-        """The positive entries times `scale`, raised by `lift`, if there are at most `most` and they are at hand."""
+        """Return the positive entries times `scale` plus `lift`, if the source is sparse and has at most `most`."""
         return None
 
 
 class Slab(NamedTuple):
-    """Rows of a matrix in a file that have been read."""
+    """Rows of a matrix that were read from its file, kept in the scratch memory of a worker."""
 
     owner: Source
     start: int
     stop: int
     part: InMemory
 
-    def has(self, owner: Source, rows: slice) -> bool:
-        return self.owner is owner and self.start <= rows.start and rows.stop <= self.stop
+    @staticmethod
+    def find(scratch: Scratch, owner: Source, rows: slice) -> "Slab | None":
+        """Return the slab in `scratch` if it has these rows."""
+        slab = scratch.kept
+        if isinstance(slab, Slab) and slab.owner is owner and slab.start <= rows.start and rows.stop <= slab.stop:
+            return slab
+        return None
 
 
 def converted(part: Array, out: Array, scale: float) -> float:
-    """Copy numbers of any real dtype into `out`; returns the factor by which they are still to be multiplied."""
+    """Copy numbers of any real dtype into `out`. Return the factor by which they must still be multiplied."""
     if part.dtype.kind in "iub" or part.dtype.itemsize <= out.dtype.itemsize:
         np.copyto(out, part, casting="unsafe")
         return scale
-    # Scaled before it is narrowed: 1e150 fits into float32 only afterwards.
-    with np.errstate(over="ignore"):  # A long double beyond float64 becomes infinite, and is refused as such.
+    # Scale before narrowing: 1e150 fits into float32 only afterwards.
+    with np.errstate(over="ignore"):  # A long double beyond float64 becomes infinite and is rejected.
         np.multiply(part, np.float64(scale), out=out, casting="unsafe")
     return 1.0
 
 
 def read_only(A: Array) -> Array:
-    """A view that cannot be written to."""
+    """Return a read-only view."""
     view = A.view()
     view.flags.writeable = False
     return view
 
 
 def refuse_masked(X: object, name: str = "X") -> None:
-    """Raise InputError for a masked array or a list of some, whose hidden values would be used as data."""
+    """Raise InputError for a masked array or a list of them, whose masked values would be used as data."""
     arrays = X if isinstance(X, list | tuple) else [X]
     masked = [array for array in arrays if isinstance(array, np.ma.MaskedArray)]
     if masked:

@@ -1,51 +1,44 @@
 """Matrices in HDF5 and Zarr: arrays, and CSR as a group of data, indices and indptr.
 
-Rows are read in slabs of some 32 MB, or of the rows that are stored in one chunk if these are more (up to
-256 MB), by the worker that looks at them; the file is never read as a whole. Only CSR can be told from
-CSC by the group's attributes or a shape that is not square; a square CSC matrix without them is taken for Xᵀ.
+Each worker reads its rows in slabs of about 32 MB, or of the rows of one chunk if these are more (up to 256 MB); the
+file is never read as a whole. CSC is detected by the attributes of the group or by the length of indptr; a square CSC
+matrix without attributes is taken for Xᵀ.
 """
 
 import logging
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd._util import library_of
 from relunmd.engine.matrix.csr import CsrSource, for_scipy
 from relunmd.engine.matrix.dense import DenseSource
 from relunmd.engine.matrix.read_check import ReadCheck
-from relunmd.engine.matrix.scratch import Scratch
+from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Slab, Source
 from relunmd.errors import FileError, InputError, RelunmdError
 from relunmd.io.sparse_groups import stored_form, stored_shape
 
-__all__ = [
-    "StoredArray",
-    "StoredCsr",
-    "is_stored_array",
-    "is_stored_group",
-]
+__all__ = ["StoredArray", "StoredCsr", "is_stored_array", "is_stored_group"]
 
-Array = NDArray[Any]
 log = logging.getLogger("relunmd")
 _SLAB_BYTES, _MOST_SLAB_BYTES = 2**25, 2**28
-_ZARR_METADATA = {"zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata"}
-_MOST_LISTED = 10_000
+_MOST_LISTED = 4096
+"""Zarr arrays with more chunks are not searched for missing ones (zarr's listing takes quadratic time)."""
 
 
 def is_stored_array(X: object) -> bool:
-    """Whether X is an HDF5 dataset or a Zarr array. (Neither library is imported for that.)"""
+    """Return whether X is an HDF5 dataset or a Zarr array, without importing these libraries."""
     return _is_open(X) and hasattr(X, "shape")
 
 
 def is_stored_group(X: object) -> bool:
-    """Whether X is a group of HDF5 or Zarr."""
+    """Return whether X is an HDF5 or Zarr group."""
     return _is_open(X) and not hasattr(X, "shape") and hasattr(X, "attrs")
 
 
@@ -58,7 +51,7 @@ def _is_open(X: object) -> bool:
 
 @contextmanager
 def _reading(what: str) -> Iterator[None]:
-    """What a damaged file makes the libraries raise, which can be anything, as a sentence."""
+    """Raise FileError for any exception that a library raises for a damaged file."""
     try:
         yield
     except RelunmdError:
@@ -69,59 +62,82 @@ def _reading(what: str) -> Iterator[None]:
 
 
 class _Stored(Source):
-    """What is read in slabs of rows, the last of which stays with the worker."""
+    """A source that is read in slabs of rows; each worker keeps the last one."""
 
     in_memory = False
-    _check: ReadCheck
-    _chunks: tuple["_Chunks", ...] = ()
+
+    def __init__(self, shape: tuple[int, int], dtype: Any, members: Sequence[Any]) -> None:
+        self.shape, self.dtype = shape, np.dtype(dtype)
+        self._check = ReadCheck(shape[0])
+        self._zarr = [(X, _count_chunks(X)) for X in members if library_of(X) == "zarr"]
+        for X, (stored, expected) in self._zarr:
+            if stored < expected:
+                log.warning(
+                    "%d of %d chunks of the Zarr array %r are not stored and read as its fill value, %s. This is "
+                    "correct if they hold nothing else.",
+                    expected - stored,
+                    expected,
+                    X.name or X.path or "/",
+                    X.fill_value,
+                )
 
     def validated(self) -> None:
-        for chunks in self._chunks:
-            chunks.verify()
+        for X, (stored, expected) in self._zarr:
+            name = X.name or X.path or "/"
+            with _reading(f"The Zarr array {name!r}"):
+                now = _count_chunks(X)[0]
+            if now != stored:
+                raise FileError(
+                    f"X changed while it was validated: the Zarr array {name!r} had {stored} of {expected} chunks in "
+                    f"its store and now has {now}. Were chunks removed or written?"
+                )
 
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
-        slab = scratch.kept
-        if not (isinstance(slab, Slab) and slab.has(self, rows)):
+        slab = Slab.find(scratch, self, rows)
+        if slab is None:
             height = rows.stop - rows.start
-            tiles = -(-self._slab_rows(rows.start) // height)  # Whole ones, so that no row is read twice.
+            tiles = -(-self._slab_rows(rows.start) // height)  # Whole tiles, so that no row is read twice.
             until = min(stop, rows.start + max(1, tiles) * height)
-            slab = scratch.kept = None  # Its memory is free for the next, unless a tile of it is still in use.
-            slab = scratch.kept = Slab(self, rows.start, until, self._in_memory(slice(rows.start, until)))
+            scratch.kept = None  # Frees its memory for the next slab.
+            part = self.read(slice(rows.start, until))
+            self._check.verify(slice(rows.start, until), part)
+            source = CsrSource(part) if self.sparse else DenseSource(part)
+            slab = scratch.kept = Slab(self, rows.start, until, source)
         return slab.part, slab.start
-
-    def _slab_rows(self, start: int) -> int:
-        raise NotImplementedError
 
     def read(self, rows: slice) -> Any:
         with _reading(f"Rows {rows.start} to {rows.stop - 1} of X"):
             return self._read(rows)
 
-    def _in_memory(self, rows: slice) -> InMemory:
-        part = self.read(rows)
-        self._check.verify(rows, part)
-        return CsrSource(part) if self.sparse else DenseSource(part)
+    @abstractmethod
+    def _slab_rows(self, start: int) -> int:
+        """Return the number of rows of a slab that begins with row `start`."""
 
+    @abstractmethod
     def _read(self, rows: slice) -> Any:
-        raise NotImplementedError
+        """Read rows; any exception means that the file is damaged."""
+
+
+def _count_chunks(X: Any) -> tuple[int, int]:
+    """Return the number of stored chunks (or shards) of a Zarr array, and the number of a complete one."""
+    if not is_stored_array(X) or not 0 < X.nchunks <= _MOST_LISTED:
+        return 0, 0
+    pieces = X.shards or X.chunks
+    expected = prod(-(-side // piece) for side, piece in zip(X.shape, pieces, strict=True))
+    return X.nchunks_initialized * prod(X.chunks) // prod(pieces), expected
 
 
 class StoredArray(_Stored):
-    """An h5py.Dataset or zarr.Array of two dimensions."""
+    """A two-dimensional h5py.Dataset or zarr.Array."""
 
     def __init__(self, X: Any) -> None:
         self._X = X
-        self.shape = int(X.shape[0]), int(X.shape[1])
-        self.dtype = np.dtype(X.dtype)
-        self._check = ReadCheck(self.shape[0])
-        self._chunks = (_Chunks(X),)
-        chunks = getattr(X, "chunks", None)
-        chunk_rows = int(chunks[0]) if chunks else 1
+        super().__init__((int(X.shape[0]), int(X.shape[1])), X.dtype, [X])
+        chunk_rows = int(X.chunks[0]) if getattr(X, "chunks", None) else 1
         if chunk_rows * self.shape[1] * self.dtype.itemsize <= _MOST_SLAB_BYTES and 8 * chunk_rows <= self.shape[0]:
             self.chunk_rows = chunk_rows
         elif chunk_rows > 1:
-            log.info(
-                "X is stored in chunks of %d rows: each is read many times in a pass, or X has few of them", chunk_rows
-            )
+            log.info("X is stored in chunks of %d rows, which may be read several times in a pass", chunk_rows)
 
     def _slab_rows(self, start: int) -> int:
         wanted = _SLAB_BYTES // (self.shape[1] * self.dtype.itemsize)
@@ -131,101 +147,49 @@ class StoredArray(_Stored):
         return np.asarray(self._X[rows])
 
 
-class _Chunks:
-    """The chunks that a Zarr array has in its store; those that are missing read as the fill value, wanted or not."""
-
-    def __init__(self, X: Any) -> None:
-        self._X = X
-        self._expected = 0
-        if library_of(X) == "zarr" and is_stored_array(X) and X.shape:
-            pieces = getattr(X, "shards", None) or X.chunks
-            self._expected = prod(-(-side // piece) for side, piece in zip(X.shape, pieces, strict=True))
-        self._stored = self._count()
-        if self._stored is not None and self._stored < self._expected:
-            log.warning(
-                "%d of %d chunks of the Zarr array %r are not stored and read as its fill value, %s. If X is complete, "
-                "they hold nothing else.",
-                self._expected - self._stored,
-                self._expected,
-                X.name or X.path or "/",
-                X.fill_value,
-            )
-
-    def _count(self) -> int | None:
-        return _stored_chunks(self._X, self._expected) if self._expected else None
-
-    def verify(self) -> None:
-        """Raise FileError if chunks were removed or added since."""
-        name = self._X.name or self._X.path or "/"
-        with _reading(f"The Zarr array {name!r}"):
-            now = self._count()
-        if now != self._stored:
-            raise FileError(
-                f"X changed while it was validated: the Zarr array {name!r} had {self._stored} of {self._expected} "
-                f"chunks in its store and now has {now}. Were chunks removed or written?"
-            )
-
-
-def _stored_chunks(X: Any, expected: int) -> int | None:
-    """How many chunks a Zarr array has in its store; None if that would take long to find out."""
-    folder = getattr(X.store, "root", None)
-    if isinstance(folder, Path):
-        files = (folder / str(X.path)).rglob("*")
-        return sum(file.is_file() and file.name not in _ZARR_METADATA for file in files)
-    return int(X.nchunks_initialized) if expected <= _MOST_LISTED and not getattr(X, "shards", None) else None
-
-
 class StoredCsr(_Stored):
-    """A group with the members data, indices and indptr, and its shape in an attribute (as in .h5ad files)."""
+    """A group with the members data, indices and indptr, and an attribute shape, as in .h5ad files."""
 
     sparse = True
 
     def __init__(self, group: Any) -> None:
-        missing = [name for name in ("data", "indices", "indptr") if name not in group]
-        if missing:
+        members = {name: group[name] for name in ("data", "indices", "indptr") if name in group}
+        if len(members) < 3:
             raise InputError(
-                f"X must be an array, or a group with CSR's members data, indices and indptr. Got the group "
-                f"{group.name!r} without {', '.join(missing)}."
+                f"X must be an array, or a CSR group with the members data, indices and indptr. Got the group "
+                f"{group.name!r} with {', '.join(members) or 'none of them'}."
             )
         shape = stored_shape(group)
         if shape is None:
             raise InputError(
-                f"The group {group.name!r} must say how many rows and columns X has. Got no attribute 'shape' of two "
-                "numbers; give it one."
+                f"The group {group.name!r} must have an attribute 'shape' with the numbers of rows and columns of X. "
+                "Got none; add it."
             )
-        self.shape = shape
-        square = self.shape[0] == self.shape[1]
-        form = stored_form(group) if square else "csr"  # Otherwise told by the length of indptr.
-        if not form.startswith("csr"):
-            raise InputError(f"X must be stored by rows, as CSR. Got the group {group.name!r} stored as {form}.")
-        self._check = ReadCheck(self.shape[0])
-        self._data, self._indices = group["data"], group["indices"]
-        self._chunks = tuple(_Chunks(member) for member in (self._data, self._indices, group["indptr"]))
-        for name, member in (("data", self._data), ("indices", self._indices)):
-            if getattr(member, "ndim", 0) != 1:
+        for name in ("data", "indices"):
+            if getattr(members[name], "ndim", 0) != 1:
                 raise InputError(
-                    f"{name} of the group {group.name!r} must be an array of one dimension. Got {member!r}."
+                    f"{name} of the group {group.name!r} must be a one-dimensional array. Got {members[name]!r}."
                 )
-        self.dtype = np.dtype(self._data.dtype)
+        self._data, self._indices = members["data"], members["indices"]
+        super().__init__(shape, self._data.dtype, list(members.values()))
         with _reading(f"indptr of the group {group.name!r}"):
-            self._indptr = np.asarray(group["indptr"][:]).astype(np.int64)
-        if len(self._indptr) == self.shape[1] + 1 != self.shape[0] + 1:
+            self._indptr = np.asarray(members["indptr"][:]).astype(np.int64)
+        self._check_format(group)
+
+    def _check_format(self, group: Any) -> None:
+        """Raise InputError if the group is not in CSR format, or if indptr is inconsistent."""
+        (m, n), length = self.shape, len(self._indptr)
+        form = stored_form(group) if m == n else "csc" if length == n + 1 else "csr"
+        if not form.startswith("csr"):
             raise InputError(
-                f"X must be stored by rows, as CSR. Got the group {group.name!r} of shape {self.shape}, "
-                f"whose indptr is {len(self._indptr)} long: it is stored by columns, as CSC."
+                f"X must be stored in CSR format. Got the group {group.name!r} of shape {self.shape} in {form} format."
             )
-        ends = self._indptr[[0, -1]].tolist() if len(self._indptr) else []
-        stored = int(self._data.shape[0])
-        if (
-            len(self._indptr) != self.shape[0] + 1
-            or ends != [0, stored]
-            or int(self._indices.shape[0]) != stored
-            or (np.diff(self._indptr) < 0).any()
-        ):
+        ends = self._indptr[[0, -1]].tolist() if length else []
+        stored, indices = int(self._data.shape[0]), int(self._indices.shape[0])
+        if length != m + 1 or ends != [0, stored] or indices != stored or (np.diff(self._indptr) < 0).any():
             raise InputError(
-                f"indptr of the group {group.name!r} must have {self.shape[0] + 1} numbers that rise from 0 to "
-                f"{stored}, the length of data and of indices. Got {len(self._indptr)} with the ends {ends}, "
-                f"and {int(self._indices.shape[0])} indices."
+                f"indptr of the group {group.name!r} must be {m + 1} nondecreasing numbers from 0 to {stored}, the "
+                f"length of data and indices. Got {length} numbers with ends {ends}, and {indices} indices."
             )
 
     def _slab_rows(self, start: int) -> int:

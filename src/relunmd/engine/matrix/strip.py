@@ -1,97 +1,87 @@
-"""A matrix A that is made from X tile by tile, and what it is made for: the products A·V and Aᵀ·Y.
+"""A matrix A that is formed from X tile by tile, for the products A·V and Aᵀ·Y.
 
-Where most of a tile of A is zero it is kept as its nonzeros, and only these are multiplied: what is
-left of very sparse data (its residual, or X itself) is then a fraction of the work of dense products.
-Whether it is so depends on the tile's numbers alone, not on how X is stored.
+A tile of A that is mostly zero is stored as its nonzeros, and only these are multiplied: for very sparse data, the
+residual or X itself then takes a fraction of the work of dense products. The decision depends on the numbers of the
+tile alone, not on how X is stored.
 """
 
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine import kernels
-from relunmd.engine.matrix.block import Block, Tile
-from relunmd.engine.matrix.source import Nonzeros
+from relunmd.engine.kernels import Nonzeros
+from relunmd.engine.matrix.matrix import Block, Tile
+from relunmd.engine.matrix.scratch import Array
 
 __all__ = ["Piece", "Strip"]
 
-Array = NDArray[Any]
-
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
-_BITS: dict[int, np.dtype[Any]] = {4: _INT32, 8: _INT64}
 SPARSE_SHARE = {4: 0.05, 8: 0.1}
-"""The share of nonzeros up to which only these are multiplied, by the bytes of a number.
+"""The fraction of nonzeros up to which only these are multiplied, by the bytes of a number.
 
-Measured in passes over kos and planted matrices: at about twice these shares it no longer pays, since BLAS
-multiplies whole tiles some 4 (float64) to 8 times (float32) faster for each entry.
+Measured in passes over kos and planted matrices: at about twice these fractions it no longer pays, since BLAS
+multiplies whole tiles about 4 (float64) to 8 times (float32) faster for each entry.
 """
 
 
 class Piece:
-    """One tile of A: some rows, and the columns `columns`. As an array, or as its nonzeros."""
+    """One tile of A, as an array or as its nonzeros."""
 
-    __slots__ = ("_A", "_block", "_sparse", "columns")
-
-    def __init__(self, block: Block, columns: slice, A: Array | None, sparse: Nonzeros | None) -> None:
-        self.columns = columns
-        self._block = block
-        self._A = A
-        self._sparse = sparse
+    def __init__(self, block: Block, columns: slice, A: Array | Nonzeros) -> None:
+        self.columns, self._block, self._A = columns, block, A
 
     def times(self, V: Array, Y: Array) -> None:
-        """Y ← A·V; V is n×p and Y has the tile's rows."""
-        if self._A is not None:
-            np.matmul(self._A, V[self.columns], out=Y)
-        else:
+        """Y ← A·V, where V is n×p and Y has the rows of the tile."""
+        if isinstance(self._A, Nonzeros):
             Y[:] = 0
-            self.add_times(V, Y)
+            kernels.sparse_times(self._A, V[self.columns], Y)
+        else:
+            np.matmul(self._A, V[self.columns], out=Y)
 
     def add_times(self, V: Array, Y: Array) -> None:
         """Y += A·V."""
-        if self._A is not None:
+        if isinstance(self._A, Nonzeros):
+            kernels.sparse_times(self._A, V[self.columns], Y)
+        else:
             Y += np.matmul(self._A, V[self.columns], out=self._block.scratch_tile("AV", *Y.shape))
-        elif self._sparse is not None:
-            kernels.sparse_times(*self._sparse, V[self.columns], Y)
 
     def add_transposed_times(self, Y: Array, S: Array) -> None:
-        """S += Aᵀ·Y; S is n×p in float64 and Y has the tile's rows."""
+        """S += Aᵀ·Y, where S is n×p in float64 and Y has the rows of the tile."""
         S = S[self.columns]
-        if self._A is not None:
+        if isinstance(self._A, Nonzeros):
+            kernels.sparse_transposed_times(self._A, Y, S)
+        else:
             kernels.add_to(S, np.matmul(self._A.T, Y, out=self._block.scratch_tile("AY", *S.shape)))
-        elif self._sparse is not None:
-            kernels.sparse_transposed_times(*self._sparse, Y, S)
 
 
 class Strip:
-    """Tiles of A side by side, all with the same rows."""
-
-    __slots__ = ("_block", "_kept", "_n_rows", "pieces")
+    """Tiles of A with the same rows, from left to right."""
 
     def __init__(self, block: Block, n_rows: int) -> None:
         self.pieces: list[Piece] = []
-        self._block = block
-        self._n_rows = n_rows
-        self._kept = 0
-        """Tiles kept as arrays: the scratch of one that is kept as its nonzeros is free for the next."""
+        self._block, self._n_rows = block, n_rows
+        self._n_dense = 0  # Tiles stored as arrays; the scratch memory of the others is free for the next tile.
 
     def scratch(self, n_columns: int) -> Array:
-        """Where to make the next tile of A."""
-        return self._block.scratch_tile(f"A{self._kept}", self._n_rows, n_columns)
+        """Return memory for the next tile of A."""
+        return self._block.strip_tile(self._n_dense, self._n_rows, n_columns)
 
     def add(self, A: Array, columns: slice, sampled: int = 0) -> Piece:
-        """Take the tile that was made in `scratch`; `sampled` as the kernels count, if they did."""
-        sparse = None if _too_many(sampled, len(A), A.shape[1], A.dtype) else self._compressed(A)
-        self._kept += sparse is None
-        return self._append(Piece(self._block, columns, A if sparse is None else None, sparse))
+        """Append the tile that was formed in `scratch`, with `sampled` nonzeros in every eighth row if counted."""
+        most = _most(A.shape, A.dtype)
+        too_many = sampled * len(A) > most * -(-len(A) // kernels.SAMPLED)  # The rule of `compress`.
+        sparse = None if too_many else self._compressed(A, most)
+        self._n_dense += sparse is None
+        return self._append(columns, A if sparse is None else sparse)
 
     def add_data(self, tile: Tile, lift: float = 0.0) -> Piece:
-        """Take the tile of X + lift·[X > 0]."""
-        sparse = tile.nonzeros(_most(self._n_rows, tile.n_columns, self._block.matrix.dtype), lift)
+        """Append the tile of X + lift·[X > 0]."""
+        sparse = tile.nonzeros(_most((tile.n_rows, tile.n_columns), self._block.matrix.dtype), lift)
         if sparse is not None:
-            return self._append(Piece(self._block, tile.columns, None, sparse))
+            return self._append(tile.columns, sparse)
         A = self.scratch(tile.n_columns)
-        kernels.raise_positive(tile.X, tile.scale, A, lift)
+        kernels.raise_positive(*tile.scaled, A, lift)
         return self.add(A, tile.columns)
 
     def times(self, V: Array, Y: Array) -> Array:
@@ -106,24 +96,19 @@ class Strip:
         for piece in self.pieces:
             piece.add_transposed_times(Y, S)
 
-    def _append(self, piece: Piece) -> Piece:
-        self.pieces.append(piece)
-        return piece
+    def _append(self, columns: slice, A: Array | Nonzeros) -> Piece:
+        self.pieces.append(Piece(self._block, columns, A))
+        return self.pieces[-1]
 
-    def _compressed(self, A: Array) -> Nonzeros | None:
-        most, slot, take = _most(len(A), A.shape[1], A.dtype), len(self.pieces), self._block.scratch.take
-        values = take(f"values{slot}", (most + 8,), A.dtype)  # See `compress` for the 8.
-        columns = take(f"columns{slot}", (most + 8,), _INT32)
-        starts = take(f"starts{slot}", (len(A) + 1,), _INT64)
-        count = kernels.compress(A, A.view(_BITS[A.dtype.itemsize]), values, columns, starts)
-        return None if count < 0 else Nonzeros(values, columns, starts)
-
-
-def _most(n_rows: int, n_columns: int, dtype: np.dtype[Any]) -> int:
-    """The most nonzeros of a tile of which only these are multiplied."""
-    return int(SPARSE_SHARE[dtype.itemsize] * n_rows * n_columns)
+    def _compressed(self, A: Array, most: int) -> Nonzeros | None:
+        index, take = len(self.pieces), self._block.scratch.take
+        values = take(f"values {index}", (most + 8,), A.dtype)  # See `compress` for the 8.
+        columns = take(f"columns {index}", (most + 8,), _INT32)
+        out = Nonzeros(values, columns, take(f"starts {index}", (len(A) + 1,), _INT64))
+        bits = A.view(_INT32 if A.itemsize == 4 else _INT64)
+        return None if kernels.compress(A, bits, out) < 0 else out
 
 
-def _too_many(sampled: int, n_rows: int, n_columns: int, dtype: np.dtype[Any]) -> bool:
-    """Whether `sampled` nonzeros in each eighth row of a tile are more than pay; the rule of `compress`."""
-    return sampled * n_rows > _most(n_rows, n_columns, dtype) * -(-n_rows // kernels.SAMPLED)
+def _most(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Return the largest number of nonzeros of a tile of which only these are multiplied."""
+    return int(SPARSE_SHARE[dtype.itemsize] * shape[0] * shape[1])

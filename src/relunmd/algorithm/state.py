@@ -1,0 +1,196 @@
+"""What an algorithm keeps between two iterations.
+
+An algorithm declares it once, for example ``keeps = {"Z": "mn", "momentum": "rn", "alpha": float}``. Flattening to
+named arrays and back, the checks of a state that was read from a file, the memory a run needs, float types and C order
+follow from the declaration.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relunmd.engine.linalg.truncated_svd import OVERSAMPLING
+from relunmd.engine.problem import Problem
+from relunmd.errors import InputError
+
+__all__ = ["Array", "Keeps", "State"]
+
+Array = NDArray[Any]
+Keeps = Mapping[str, Any]
+"""What is kept, by name.
+
+A string is an array: one letter for each axis, then the float type if it is not that of the computation
+("mn", "np float64"). m, n and r are the sides of X and the rank, p is the number of columns of a truncated SVD, and
+any other letter is a size that is the same wherever it occurs. "k * mr" is a tuple of k such arrays. `float`, `int`
+and `bool` are numbers. A mapping declares the state of another algorithm, or None.
+"""
+
+
+class State:
+    """The factors after an iteration, their relative error, and what the algorithm declares in `keeps`.
+
+    Attributes
+    ----------
+    W : ndarray of shape (m, r)
+    H : ndarray of shape (r, n)
+        The factors that would be returned now; WH approximates X times a power of two (``problem.matrix.scale``).
+    error : float
+        ‖X − max(0, WH)‖ / ‖X‖.
+    """
+
+    W: Any
+    H: Any
+    error: float
+
+    def __init__(self, W: Any, H: Any, error: float, **kept: Any) -> None:
+        vars(self).update(kept, W=W, H=H, error=error)
+
+    def replace(self, **changes: Any) -> "State":
+        """Return a copy with some values changed."""
+        return State(**(vars(self) | changes))
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The declaration of an array, or of a tuple of arrays if `count` is a letter."""
+
+    letters: str
+    dtype: str
+    count: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Shape":
+        count, _, array = text.rpartition(" * ")
+        letters, _, dtype = array.partition(" ")
+        return cls(letters, dtype, count)
+
+    def fits(self, array: Any, dtype: np.dtype[Any], sizes: dict[str, int]) -> bool:
+        """Whether an array has this shape and type; letters seen for the first time get their size."""
+        if getattr(array, "dtype", None) != np.dtype(self.dtype or dtype) or array.ndim != len(self.letters):
+            return False
+        return all(size == sizes.setdefault(x, size) for size, x in zip(array.shape, self.letters, strict=True))
+
+
+def complete(keeps: Keeps) -> dict[str, Any]:
+    """The declaration with W, H and the error."""
+    return {"W": "mr", "H": "rn", "error": float, **keeps}
+
+
+def to_arrays(keeps: Keeps, state: State) -> dict[str, Array]:
+    """Flatten a state to named arrays. They are the state's own, not copies."""
+    named: dict[str, Array] = {}
+    for name, kind in complete(keeps).items():
+        value = getattr(state, name)
+        if isinstance(kind, Mapping):
+            named |= {} if value is None else {f"{name}.{key}": x for key, x in to_arrays(kind, value).items()}
+        elif isinstance(kind, str) and Shape.parse(kind).count:
+            named |= {f"{name}.{number}": array for number, array in enumerate(value)}
+        else:
+            named[name] = value if getattr(value, "ndim", 0) else np.asarray(value)
+    return named
+
+
+def from_arrays(keeps: Keeps, arrays: Mapping[str, Array]) -> State:
+    """Rebuild the state that `to_arrays` flattened; raise InputError if the names differ."""
+    values: dict[str, Any] = {}
+    rest = dict(arrays)
+    for name, kind in complete(keeps).items():
+        inner = {key.removeprefix(f"{name}."): x for key, x in arrays.items() if key.startswith(f"{name}.")}
+        if isinstance(kind, Mapping):
+            values[name] = from_arrays(kind, inner) if inner else None
+        elif isinstance(kind, str) and Shape.parse(kind).count:
+            values[name] = tuple(inner[str(number)] for number in range(len(inner)) if str(number) in inner)
+            if len(values[name]) != len(inner):
+                break
+        elif name in arrays:
+            values[name] = arrays[name].item() if arrays[name].ndim == 0 else arrays[name]
+            inner = {"": arrays[name]}
+        else:
+            break
+        for key in inner:
+            rest.pop(f"{name}.{key}" if key else name, None)
+    if rest or len(values) < len(complete(keeps)):
+        raise InputError(f"The state is made of {sorted(complete(keeps))}; got {sorted(arrays)}.")
+    return State(**values)
+
+
+def misfit(keeps: Keeps, state: State, problem: Problem) -> str | None:
+    """What in a state cannot belong to a run on `problem`, if anything.
+
+    Kernels do not check the sizes of their arguments, so a state from a file is checked first. Only W and H must be
+    finite: a checkpoint may hold a state whose next step fails.
+    """
+    (m, n), r = problem.shape, problem.rank
+    sizes = {"m": m, "n": n, "r": r, "p": min(r + OVERSAMPLING, m, n)}
+    for name, kind in complete(keeps).items():
+        value = getattr(state, name)
+        if isinstance(kind, Mapping):
+            found = None if value is None else misfit(kind, value, problem)
+            if found:
+                return f"{name}.{found}"
+        elif isinstance(kind, str):
+            shape = Shape.parse(kind)
+            arrays = value if shape.count else (value,)
+            if shape.count and len(arrays) != sizes.setdefault(shape.count, len(arrays)):
+                return f"{name} has {len(arrays)} arrays, not {sizes[shape.count]}"
+            if not all(shape.fits(array, problem.dtype, sizes) for array in arrays):
+                return f"{name} is not an array {kind!r} of the right size and type"
+            if name in ("W", "H") and not np.isfinite(value).all():
+                return f"{name} is not finite"
+        elif type(value) is not kind:
+            return f"{name} is not of type {kind.__name__}"
+    return None
+
+
+def normalized(keeps: Keeps, state: State, dtype: np.dtype[Any]) -> State:
+    """The state with arrays in C order and in their declared float types, and numbers of Python's types.
+
+    After a state is read from a file its arrays are in C order, and for another order BLAS may give other bits.
+    """
+    values: dict[str, Any] = {}
+    for name, kind in complete(keeps).items():
+        value = getattr(state, name)
+        if isinstance(kind, Mapping):
+            values[name] = None if value is None else normalized(kind, value, dtype)
+        elif isinstance(kind, str):
+            shape = Shape.parse(kind)
+            wanted = np.dtype(shape.dtype or dtype)
+            values[name] = tuple(_array(x, wanted) for x in value) if shape.count else _array(value, wanted)
+        else:
+            values[name] = kind(value)
+    return State(**values)
+
+
+def _array(value: Any, dtype: np.dtype[Any]) -> Any:
+    """An array in memory in C order; arrays on a cluster are returned as they are."""
+    return np.asarray(value, dtype, order="C") if isinstance(value, np.ndarray) else value
+
+
+def count_dense(keeps: Keeps) -> int:
+    """How many m×n arrays are kept."""
+    return sum(isinstance(kind, str) and kind.startswith("mn") for kind in keeps.values())
+
+
+def bytes_per_entry(keeps: Keeps, itemsize: int, sizes: Mapping[str, int]) -> int:
+    """Bytes that the kept arrays of W's or H's shape take for each entry of W or H, whichever is more.
+
+    `sizes` has the number of arrays in each tuple, by its letter.
+    """
+    taken = {"m": 0, "n": 0}
+    for kind in keeps.values():
+        if isinstance(kind, Mapping):
+            taken = {side: total + bytes_per_entry(complete(kind), itemsize, sizes) for side, total in taken.items()}
+        elif isinstance(kind, str):
+            shape = Shape.parse(kind)
+            side = "".join(sorted(shape.letters)).replace("r", "")
+            if len(shape.letters) == 2 and side in taken:
+                width = np.dtype(shape.dtype).itemsize if shape.dtype else itemsize
+                taken[side] += width * sizes.get(shape.count, 1)
+    return max(taken.values())
