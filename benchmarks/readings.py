@@ -21,7 +21,7 @@ SETTINGS = [(8, "3B-NMD"), (32, "A-EM"), (64, "EM"), (64, "A-EM")]
 SEEDS = range(2)
 
 
-def program_start(X, rank, seed):
+def program_factors(X, rank, seed):
     """The start of the authors' program, by its rules."""
     random = np.random.default_rng([seed, 1])
 
@@ -58,7 +58,7 @@ def main():
         for seed in SEEDS:
             X = synthetic(N, N, rank, seed)
             evaluator = Evaluator(X)
-            W, H = program_start(X, rank, seed)
+            W, H = program_factors(X, rank, seed)
             starts = {init: evaluator.initialize(rank, init, 10 * seed) for init in ("nuclear", "tsvd")}
             starts["program"] = InitialFactors(W, H, evaluator.error(W, H), 0.0)
             for name, start in starts.items():

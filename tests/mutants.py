@@ -1,7 +1,7 @@
-"""Damaged and hostile copies of our .npz files.
+"""Damaged and malicious copies of our .npz files.
 
-`mutants` yields (what was done, bytes). Some have checksums and a list of members that fit what was done to them, as
-a person who knows the format would make them; the others are what disks and transfers do.
+`mutants` yields (kind of damage, bytes). Some have valid checksums and a valid list of members, as somebody who knows
+the format would write them; the others are what disks and transfers do.
 """
 
 import io
@@ -25,7 +25,7 @@ def members_of(whole):
 
 
 def sealed(members, compression=zipfile.ZIP_STORED, reseal=True):
-    """A file of these members, its list of them made to fit if wanted and possible."""
+    """Return a file of these members, with a valid list of them if wanted and possible."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", compression) as zipped:
         for name, content in members.items():
@@ -80,7 +80,7 @@ def _some(members, random):
 
 
 def _reshaped(whole, random):
-    """Another shape in the header than the content has, or with it."""
+    """Change the shape in the header, with or without the content."""
     members = members_of(whole)
     name = _some(members, random)
     array = np.load(io.BytesIO(members[name]))
@@ -112,7 +112,7 @@ def _pickled(whole, random):
 
 
 def _compressed(whole, random):
-    """A bomb of zeros: a few kB that would become 4 GB."""
+    """Compress zeros: a few kB that decompress to 4 GB."""
     members = members_of(whole)
     name = _some(members, random)
     header = io.BytesIO()
@@ -123,7 +123,7 @@ def _compressed(whole, random):
 
 
 def _valued(whole, random):
-    """Values that are not finite, or of another type."""
+    """Use values that are not finite, or another dtype."""
     members = members_of(whole)
     name = _some(members, random)
     array = np.load(io.BytesIO(members[name]))
@@ -140,7 +140,7 @@ def _valued(whole, random):
 
 
 def _reworded(whole, random):
-    """Metadata that says something else, or nothing that makes sense."""
+    """Change the metadata to something else, or to nonsense."""
     members = members_of(whole)
     told = json.loads(np.load(io.BytesIO(members["metadata.npy"])).tobytes())
     values = [None, -1, 10**400, "x" * 50, [], {}, True, [[1] * 3], float("nan"), {"a": {"b": 1}}, "../../etc/passwd"]
@@ -164,7 +164,7 @@ def _reworded(whole, random):
 
 
 def _lost(whole, random):
-    """A member less, or one more, or one twice."""
+    """Remove a member, add one, or repeat one."""
     members = members_of(whole)
     name = random.choice(list(members))
     kind = random.integers(3)
@@ -191,4 +191,4 @@ _KINDS = (
 )
 
 DAMAGES = (_truncated, _flipped, _overwritten)
-"""What can be done to a file of any kind: bytes and a random generator in, bytes out."""
+"""Damages of any file: functions of bytes and a random generator that return bytes."""

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from relunmd.engine.distributed import Chunks, fetched
 from relunmd.engine.problem import Fingerprint
 from relunmd.errors import InputError
-from relunmd.io.archive import amount, count, damage_told, plain, read_archive, write_archive
+from relunmd.io.archive import amount, count, file_errors, plain, read_archive, write_archive
 from relunmd.io.atomic import check_path, write_beside, writing
 
 __all__ = ["Decomposition", "History", "Status"]
@@ -273,7 +273,7 @@ class Decomposition:
         relunmd.errors.FileError: There is no model at ...nowhere.npz.
         """
         place = check_path("path", path)
-        with damage_told(place, _MODEL):
+        with file_errors(place, _MODEL):
             return _loaded(*read_archive(place, _MODEL, _VERSION))
 
     def export_mat(self, path: str | os.PathLike[str]) -> None:

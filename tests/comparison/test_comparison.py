@@ -425,7 +425,7 @@ class TestWhatCameOut:
         for package in ("jinja2", "matplotlib"):
             monkeypatch.setitem(sys.modules, package, None)
         console = Console(record=True, file=io.StringIO(), width=120)
-        found = compared(datasets.digits()[:60], display=Display(console), **options)
+        found = compared(datasets.digits()[:60], display=ComparisonDisplay(console), **options)
         assert found.page == found.folder / "report.md"
         text = found.page.read_text(encoding="utf-8")
         assert text.count("This chart needs matplotlib") == 2

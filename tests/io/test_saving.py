@@ -23,7 +23,7 @@ from relunmd.result import _VERSION
 from tests.conftest import synthetic
 from tests.mutants import members_of, mutants, npy, sealed
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 X = synthetic(40, 30, 4, seed=1)
 D = relunmd.decompose(X, 4, "em", random_state=0, max_iter=12)
 LATER = _VERSION + 1
@@ -127,7 +127,7 @@ class TestRefused:
             relunmd.Decomposition.load(tmp_path / "nowhere.npz")
 
     def test_a_folder(self, tmp_path):
-        with pytest.raises(FileError, match="it is no file"):
+        with pytest.raises(FileError, match="it is not a file"):
             relunmd.Decomposition.load(tmp_path)
         with pytest.raises(FileError, match="could not be written"):
             D.save(tmp_path)
@@ -151,7 +151,7 @@ class TestRefused:
             D.save(tmp_path / "no" / "model.npz")
 
     def test_later_version(self, model):
-        with pytest.raises(FileError, match=rf"of version {LATER}; .* reads them up to version {_VERSION}"):
+        with pytest.raises(FileError, match=rf"of version {LATER}; .* reads versions up to {_VERSION}"):
             relunmd.Decomposition.load(self.changed(model, version=LATER))
 
     def test_another_kind(self, model):
@@ -163,10 +163,14 @@ class TestRefused:
         (tmp_path / "text.npz").write_text("W, H")
         (tmp_path / "empty.npz").touch()
         np.save(tmp_path / "array.npy", D.W)
-        for name, why in [("theirs.npz", "no member 'metadata'"), ("text.npz", "no .npz"), ("empty.npz", "no .npz")]:
+        for name, why in [
+            ("theirs.npz", "no member 'metadata'"),
+            ("text.npz", "not a .npz"),
+            ("empty.npz", "not a .npz"),
+        ]:
             with pytest.raises(FileError, match=why):
                 relunmd.Decomposition.load(tmp_path / name)
-        with pytest.raises(FileError, match=r"no \.npz"):
+        with pytest.raises(FileError, match=r"not a \.npz"):
             relunmd.Decomposition.load(tmp_path / "array.npy")
 
     def test_a_member_exchanged(self, model):

@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 
 import click
 
+from relunmd._util import printable
 from relunmd.cli.shared import INTERRUPTED, echo, one_line
 from relunmd.errors import RelunmdError
-from relunmd.io.atomic import printable
 
 _INSIST_AFTER = 10.0
 """Seconds after the first Ctrl-C from which another one ends a run that does not respond."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from relunmd._util import printable
 from relunmd.errors import FileError, InputError
-from relunmd.io.atomic import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

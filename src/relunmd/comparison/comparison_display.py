@@ -7,8 +7,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from relunmd._util import printable
 from relunmd.loop.progress_display import LiveDisplay
-from relunmd.plot.chart import visible
 
 
 class ComparisonDisplay(LiveDisplay):
@@ -35,7 +35,7 @@ class ComparisonDisplay(LiveDisplay):
 
     def now(self, task: str) -> None:
         """Show what is being done."""
-        self._task, self._iteration = visible(task), ""
+        self._task, self._iteration = printable(task), ""
 
     def iteration(self, number: int, error: float) -> None:
         """Show an iteration of the current run."""
@@ -62,7 +62,7 @@ class ComparisonDisplay(LiveDisplay):
 
     def print(self, line: str) -> None:
         """Print a line that stays, without control characters."""
-        super().print(visible(line))
+        super().print(printable(line))
 
     def render(self) -> Table:
         """Return the bar, counts, remaining time and current run."""

@@ -1,8 +1,8 @@
-"""Matrices to try things on: made by formula, shipped with scikit-learn, or real data kept in files.
+"""Example matrices: generated, shipped with scikit-learn, or real data in files.
 
-Files are looked for in the folder given as `data`, in the one named by RELUNMD_DATA, and in the
-cache; what is in none of them is downloaded into the cache, where its source is known, and checked
-against its hash. `load(name)` gets any of the real ones by name, `LOADERS` lists them.
+Files are searched for in the folder given as `data`, in the folder given by the environment variable RELUNMD_DATA, and
+in the cache. A file that is in none of them is downloaded into the cache, if its source is known, and checked against
+its hash. `load(name)` loads any of the real data sets by name; `LOADERS` lists them.
 """
 
 from collections.abc import Callable
@@ -48,8 +48,21 @@ _FILES = {
 
 
 def load(name: str, **options: Any) -> Any:
-    """The data set of that name, as its own function returns it: an array, or a csr_array of counts.
+    """Load a real data set by name.
 
+    Parameters
+    ----------
+    name : str
+        One of the keys of `LOADERS`.
+    **options
+        Arguments of its own function, such as `data` and `download`.
+
+    Returns
+    -------
+    ndarray or csr_array
+
+    Examples
+    --------
     >>> from relunmd import datasets
     >>> datasets.load("digits").shape
     (1797, 64)
@@ -59,8 +72,20 @@ def load(name: str, **options: Any) -> Any:
 
 
 def where(name: str) -> str | None:
-    """Where the data set of that name is found on this machine; None if it is not.
+    """Return where a data set is on this machine.
 
+    Parameters
+    ----------
+    name : str
+        One of the keys of `LOADERS`.
+
+    Returns
+    -------
+    str or None
+        The path of its file; None if it must be downloaded.
+
+    Examples
+    --------
     >>> from relunmd import datasets
     >>> datasets.where("digits")
     'comes with scikit-learn'

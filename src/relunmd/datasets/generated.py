@@ -14,7 +14,19 @@ Seed = int | np.random.Generator | None
 
 
 def synthetic(m: int, n: int, rank: int, random_state: Seed = None) -> Array:
-    """The paper's X = max(0, WH) with standard normal W (m×rank) and H (rank×n): half of it zeros.
+    """Generate the paper's X = max(0, WH) with standard normal W and H; half of X is zero.
+
+    Parameters
+    ----------
+    m, n : int
+        The shape of X.
+    rank : int
+        The number of columns of W.
+    random_state : int, Generator or None, default=None
+
+    Returns
+    -------
+    ndarray of shape (m, n)
 
     Examples
     --------
@@ -29,10 +41,24 @@ def synthetic(m: int, n: int, rank: int, random_state: Seed = None) -> Array:
 
 
 def planted(m: int, n: int, rank: int, zeros: float, random_state: Seed = None) -> Array:
-    """X = max(0, WH) of the given rank with the given share of zeros.
+    """Generate X = max(0, WH) of a given rank with a given share of zeros.
 
-    W and H are standard normal but for W's last column of ones and H's last row, the constant that
-    moves WH so far down that just that share of it is not positive.
+    W and H are standard normal, except that the last column of W is ones and the last row of H is the constant that
+    gives WH the requested share of nonpositive entries.
+
+    Parameters
+    ----------
+    m, n : int
+        The shape of X.
+    rank : int
+        The number of columns of W, at least 2.
+    zeros : float
+        The share of zeros, in [0, 1).
+    random_state : int, Generator or None, default=None
+
+    Returns
+    -------
+    ndarray of shape (m, n)
 
     Examples
     --------
@@ -43,12 +69,12 @@ def planted(m: int, n: int, rank: int, zeros: float, random_state: Seed = None) 
     """
     _check_shape(m, n, rank)
     if rank < 2:
-        raise InputError(f"rank must be at least 2, one of it being the constant. Got {rank!r}.")
+        raise InputError(f"rank must be at least 2, since the constant takes one. Got {rank!r}.")
     if not 0 <= zeros < 1:
         raise InputError(f"zeros must be a share in [0, 1). Got {zeros!r}.")
     random = np.random.default_rng(random_state)
     Theta = random.standard_normal((m, rank - 1)) @ random.standard_normal((rank - 1, n))
-    # The largest of the entries that are to be zero; below all of them if none is.
+    # The largest of the entries that become zero; below all entries if zeros is 0.
     count = round(zeros * Theta.size)
     level = np.partition(Theta, count - 1, axis=None)[count - 1] if count else Theta.min() - 1.0
     X: Array = np.maximum(0, Theta - level)

@@ -1,32 +1,38 @@
-"""Where files of data are found, and how they come there.
+"""Find data files in folders, and download missing ones with pooch.
 
-A file that a user has put into place is taken as it is. What is downloaded must have the hash
-noted here; it is written beside its place and renamed, so a broken download leaves nothing behind.
+A file that a user has put into a folder is used as it is. A downloaded file must have the SHA-256 given here; pooch
+writes it atomically, so a failed download leaves nothing behind.
 """
 
-import hashlib
 import logging
 import os
-import urllib.request
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
-from typing import IO
 
 from relunmd.errors import DatasetError
-from relunmd.io.atomic import write_beside
 
-__all__ = ["RemoteFile", "cache_folder", "find", "find_in", "folders", "get"]
+__all__ = ["VARIABLE", "Folder", "RemoteFile", "cache_folder", "find", "find_in", "folders", "get"]
 
 log = logging.getLogger("relunmd")
-
+Folder = str | os.PathLike[str] | None
 VARIABLE = "RELUNMD_DATA"
-_CHUNK = 1 << 20
+_SECONDS = 30
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file by its place within the data folder, where it comes from, and its SHA-256."""
+    """A data file.
+
+    Attributes
+    ----------
+    path : str
+        Its path within a data folder.
+    source : str
+        Where it comes from, for error messages.
+    sha256 : str
+    url : str or None
+        None if it cannot be downloaded.
+    """
 
     path: str
     source: str
@@ -35,64 +41,55 @@ class RemoteFile:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: RELUNMD_CACHE, or relunmd in the user's folder for caches."""
+    """Return the folder for downloads: RELUNMD_CACHE, or relunmd in the user's cache folder."""
     if given := os.environ.get("RELUNMD_CACHE"):
         return Path(given)
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "relunmd"
 
 
-def folders(data: str | os.PathLike[str] | None) -> list[Path]:
-    """The folders that are looked through, in order."""
-    named = [data, os.environ.get(VARIABLE)]
-    return [Path(folder) for folder in named if folder] + [cache_folder()]
+def folders(data: Folder) -> list[Path]:
+    """Return the folders that are searched, in order: `data`, RELUNMD_DATA and the cache."""
+    return [Path(folder) for folder in (data, os.environ.get(VARIABLE), cache_folder()) if folder]
 
 
-def find(path: str, data: str | os.PathLike[str] | None = None) -> Path | None:
-    """The file at that place in the first folder that has it, with or without its subfolder."""
+def find(path: str, data: Folder = None) -> Path | None:
+    """Return the file in the first folder that has it, with or without its subfolder; None if no folder has it."""
     return next((place for folder in folders(data) if (place := find_in(folder, path)) is not None), None)
 
 
 def find_in(folder: Path, path: str) -> Path | None:
-    """The file at that place in this folder, with or without its subfolder."""
+    """Return the file in this folder, with or without its subfolder; None if it is missing."""
     return next((place for place in (folder / path, folder / Path(path).name) if place.is_file()), None)
 
 
-def get(file: RemoteFile, data: str | os.PathLike[str] | None = None, download: bool = True) -> Path:
-    """The file, downloaded if need be; DatasetError says how to get it otherwise."""
+def get(file: RemoteFile, data: Folder = None, download: bool = True) -> Path:
+    """Return the path of a file, downloaded if necessary; the message of a DatasetError says how to get it."""
     place = find(file.path, data)
     if place is not None:
         return place
-    how = f"Get {Path(file.path).name} from {file.source}, put it into a folder as {file.path}, and name that folder"
-    how = f"{how} in {VARIABLE} (or as `data`)."
+    missing = f"{file.path} is in none of {', '.join(map(str, folders(data)))}"
+    remedy = (
+        f"Get {Path(file.path).name} from {file.source}, save it as {file.path} in a folder, and pass that folder as "
+        f"{VARIABLE} (or as `data`)."
+    )
     if file.url is None or not download:
-        raise DatasetError(f"{file.path} is in none of {_listed(folders(data))}. {how}")
+        raise DatasetError(f"{missing}. {remedy}")
     try:
-        return _download(file, cache_folder() / file.path)
-    except (OSError, HTTPException) as reason:
-        raise DatasetError(
-            f"{file.path} is in none of {_listed(folders(data))} and could not be downloaded ({reason}). {how}"
-        ) from reason
+        return _download(file.url, file.sha256, cache_folder() / file.path)
+    except (OSError, ValueError) as reason:  # The exceptions of requests are OSErrors.
+        raise DatasetError(f"{missing} and could not be downloaded ({reason}). {remedy}") from reason
 
 
-def _listed(places: list[Path]) -> str:
-    return ", ".join(str(place) for place in places)
+def _download(url: str, sha256: str, target: Path) -> Path:
+    import pooch
 
-
-def _download(file: RemoteFile, place: Path) -> Path:
-    if file.url is None or not file.url.startswith("https://"):
-        raise DatasetError(f"{file.path} must come from an https address. Got {file.url!r}.")
-    log.info("Downloading %s", file.url)
-    digest = hashlib.sha256()
-
-    def write(out: IO[bytes]) -> None:
-        with urllib.request.urlopen(file.url, timeout=30) as answer:  # type: ignore[arg-type]  # noqa: S310
-            while chunk := answer.read(_CHUNK):
-                digest.update(chunk)
-                out.write(chunk)
-        if digest.hexdigest() != file.sha256:
-            raise OSError(f"what came from {file.url} has SHA-256 {digest.hexdigest()} and not {file.sha256}")
-
-    place.parent.mkdir(parents=True, exist_ok=True)
-    write_beside(place, write)
-    return place
+    logger = pooch.get_logger()
+    level = logger.level
+    logger.setLevel(logging.WARNING)  # It prints.
+    log.info("Downloading %s", url)
+    try:
+        downloader = pooch.HTTPDownloader(timeout=_SECONDS)
+        return Path(pooch.retrieve(url, f"sha256:{sha256}", target.name, target.parent, downloader=downloader))
+    finally:
+        logger.setLevel(level)

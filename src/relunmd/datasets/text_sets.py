@@ -1,35 +1,30 @@
-"""Term counts of texts, one text a row, as SciPy CSR arrays."""
+"""Word counts of texts, one text per row, as SciPy CSR arrays."""
 
 import gzip
-import os
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from relunmd.datasets import store
 from relunmd.datasets.image_sets import read_mat
+from relunmd.datasets.store import Folder, RemoteFile, get
 from relunmd.errors import DatasetError
 
 __all__ = ["classic", "kos", "newsgroups"]
 
-Folder = str | os.PathLike[str] | None
-Counts = Any
-"""A scipy.sparse.csr_array."""
-
-KOS = store.RemoteFile(
+KOS = RemoteFile(
     "kos/docword.kos.txt.gz",
     source="the UCI machine learning repository, data set 164, bag of words",
     sha256="6439c39f2fccb4876563e4b4c9628974d8ccbeada43d661292a5024911389e30",
     url="https://archive.ics.uci.edu/ml/machine-learning-databases/bag-of-words/docword.kos.txt.gz",
 )
-CLASSIC = store.RemoteFile(
+CLASSIC = RemoteFile(
     "classic/classic.mat",
     source="the data sets of the NMF book's code, gitlab.com/ngillis/nmfbook",
     sha256="29c2dae72c675be02e84dff4829809cdbc7af7e0b6e099155a5b578b28d1e2f2",
     url="https://gitlab.com/ngillis/nmfbook/-/raw/master/data%20sets/classic.mat",
 )
-NEWSGROUPS = store.RemoteFile(
+NEWSGROUPS = RemoteFile(
     "20newsgroups/20news_counts_mindf5.npz",
     source="counting the words that are in at least five posts of the 18 846 by-date ones (scikit-learn's "
     "fetch_20newsgroups and CountVectorizer), saved with scipy.sparse.save_npz",
@@ -37,32 +32,63 @@ NEWSGROUPS = store.RemoteFile(
 )
 
 
-def kos(data: Folder = None, download: bool = True) -> Counts:
-    """KOS blog entries: 3430 texts, 6906 words, 1.5 % non-zeros; int32."""
-    path = store.get(KOS, data, download)
+def kos(data: Folder = None, download: bool = True) -> Any:
+    """Load the KOS blog entries: 3430 texts, 6906 words, 1.5 % nonzeros.
+
+    Parameters
+    ----------
+    data : str or path-like, default=None
+        A folder to search first.
+    download : bool, default=True
+        Whether to download the file if no folder has it.
+
+    Returns
+    -------
+    csr_array of shape (3430, 6906) and dtype int32
+    """
+    path = get(KOS, data, download)
     try:
         with gzip.open(path, "rt", encoding="ascii") as lines:
             m, n, stored = (int(lines.readline()) for _ in range(3))
             entries = np.loadtxt(lines, dtype=np.int32, ndmin=2)
         if entries.shape != (stored, 3):
-            raise ValueError(f"{stored} entries were announced and {len(entries)} are there")
-        counts = sparse.csr_array((entries[:, 2], (entries[:, 0] - 1, entries[:, 1] - 1)), shape=(m, n))
-    except Exception as reason:  # A damaged file makes the decompression raise all sorts of things.
-        raise DatasetError(
-            f"{path} must be a gzipped bag of words as UCI has it. Reading it gave: {reason}"
-        ) from reason
-    return counts
+            raise ValueError(f"expected {stored} entries, found {len(entries)}")
+        return sparse.csr_array((entries[:, 2], (entries[:, 0] - 1, entries[:, 1] - 1)), shape=(m, n))
+    except Exception as reason:  # A damaged file makes the decompressor raise various exceptions.
+        raise DatasetError(f"{path} must be a gzipped bag of words in UCI's format: {reason}") from reason
 
 
-def classic(data: Folder = None, download: bool = True) -> Counts:
-    """Abstracts of four collections: 7094 texts, 41 681 words, 0.08 % non-zeros; float64."""
-    return sparse.csr_array(read_mat(store.get(CLASSIC, data, download), "X"))
+def classic(data: Folder = None, download: bool = True) -> Any:
+    """Load the abstracts of four collections: 7094 texts, 41 681 words, 0.08 % nonzeros.
+
+    Parameters
+    ----------
+    data : str or path-like, default=None
+        A folder to search first.
+    download : bool, default=True
+        Whether to download the file if no folder has it.
+
+    Returns
+    -------
+    csr_array of shape (7094, 41681) and dtype float64
+    """
+    return sparse.csr_array(read_mat(get(CLASSIC, data, download), "X"))
 
 
-def newsgroups(data: Folder = None) -> Counts:
-    """20 Newsgroups, words that are in at least five posts: 18 846 posts, 30 295 words, 0.30 % non-zeros; int32."""
-    path = store.get(NEWSGROUPS, data)
+def newsgroups(data: Folder = None) -> Any:
+    """Load 20 Newsgroups with the words that are in at least five posts: 0.30 % nonzeros.
+
+    Parameters
+    ----------
+    data : str or path-like, default=None
+        A folder to search first. The file cannot be downloaded.
+
+    Returns
+    -------
+    csr_array of shape (18846, 30295) and dtype int32
+    """
+    path = get(NEWSGROUPS, data)
     try:
         return sparse.csr_array(sparse.load_npz(path))
-    except Exception as reason:  # A damaged archive makes the reader raise all sorts of things.
-        raise DatasetError(f"{path} must be written by scipy.sparse.save_npz. Reading it gave: {reason}") from reason
+    except Exception as reason:  # A damaged archive makes the reader raise various exceptions.
+        raise DatasetError(f"{path} must be a file of scipy.sparse.save_npz: {reason}") from reason

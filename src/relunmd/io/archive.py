@@ -1,8 +1,8 @@
-"""One .npz file with arrays and JSON about them: the form of models and of checkpoints.
+"""One .npz file with arrays and JSON about them: the format of models and checkpoints.
 
-NumPy opens it too. The JSON (the member "metadata", bytes) is written last and names every member with its checksum:
-a file of which a part is missing, changed, exchanged or added is told apart from a whole one. Nothing is unpickled,
-arrays take no more memory than the file has bytes, and the JSON is bounded.
+NumPy opens it too. The JSON (the member "metadata", as bytes) is written last and lists every member with its checksum,
+so that a missing, changed, exchanged or added member is detected. Nothing is unpickled, arrays take no more memory than
+the file has bytes, and the size of the JSON is bounded.
 """
 
 import json
@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from math import prod
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,23 +20,22 @@ from numpy.typing import NDArray
 
 from relunmd.errors import FileError, RelunmdError
 from relunmd.io.atomic import write_beside
+from relunmd.io.npy_format import read_data, read_header, write_array
 
-__all__ = ["amount", "count", "damage_told", "kind_of", "plain", "read_archive", "versions", "write_archive"]
+__all__ = ["amount", "count", "file_errors", "kind_of", "plain", "read_archive", "versions", "write_archive"]
 
 Array = NDArray[Any]
 Metadata = dict[str, Any]
 
 _METADATA = "metadata"
 _MOST_METADATA, _MOST_A_MEMBER = 1 << 20, 1 << 8
-"""Bytes of JSON, and how many more for each member that it names; parsed they may take thirty times as much."""
-_CHUNK = 1 << 20
-"""Bytes written at a time: 4 MiB took 1.5 times as much of the processors as one, 128 KiB 1.2 times."""
-_WHEN = (1980, 1, 1, 0, 0, 0)
-"""The same content gives the same bytes."""
+"""Bytes of JSON, and additional bytes for each listed member; parsed JSON may take thirty times as much memory."""
+_DATE = (1980, 1, 1, 0, 0, 0)
+"""A constant date, so that the same content gives the same bytes."""
 
 
 def versions() -> dict[str, str]:
-    """The versions that results depend on."""
+    """Return the versions of Python and of the packages that results depend on."""
     return dict(_versions())
 
 
@@ -53,18 +51,16 @@ def _versions() -> dict[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """A setting as JSON has it; what JSON has no form for is described.
+    """Return a setting in types that JSON supports; other objects are replaced by their repr.
 
     >>> import numpy as np
     >>> plain({"a": np.float64(0.5), "b": (1, None)})
     {'a': 0.5, 'b': [1, None]}
     """
-    if isinstance(value, np.generic):  # First, since np.float64 is a float too.
-        return value.item()
+    if isinstance(value, np.generic | np.ndarray):  # First, since np.float64 is a float too.
+        return plain(value.tolist())
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -73,26 +69,34 @@ def plain(value: Any) -> Any:
 
 
 def count(value: Any, what: str) -> int:
-    """A number from metadata that counts something; an exception if it is none."""
+    """Return a nonnegative integer from metadata; ValueError if it is anything else."""
     if type(value) is not int or not 0 <= value < 2**63:
         raise ValueError(f"{what}: {value!r}")
     return value
 
 
 def amount(value: Any, what: str) -> float:
-    """A finite number of at least zero from metadata; an exception if it is none."""
+    """Return a finite nonnegative number from metadata; ValueError if it is anything else."""
     if type(value) not in (int, float) or not 0 <= float(value) < np.inf:
         raise ValueError(f"{what}: {value!r}")
     return float(value)
 
 
 def write_archive(place: Path, kind: str, number: int, metadata: Metadata, arrays: Mapping[str, Array]) -> None:
-    """Write arrays and what is said about them; complete or not at all.
+    """Write arrays and metadata to one file, atomically.
 
     Parameters
     ----------
-    kind, number : what the file is ("model"), and which version of its form
-    arrays : by name; one that goes by several names is written once
+    place : Path
+        The file.
+    kind : str
+        What the file is, such as "model".
+    number : int
+        The version of this kind of file.
+    metadata : dict
+        Anything that JSON supports.
+    arrays : dict of str to array
+        NumPy or Dask arrays; an array with several names is written once.
     """
 
     def write(out: IO[bytes]) -> None:
@@ -119,104 +123,108 @@ def write_archive(place: Path, kind: str, number: int, metadata: Metadata, array
 
 
 def _write_member(members: zipfile.ZipFile, name: str, array: Any) -> None:
-    """As np.savez does, without a copy; an array of Dask's a chunk of rows at a time."""
+    """Write an array as np.savez does, without a copy; a Dask array is written one chunk of rows at a time."""
     if isinstance(array, np.ndarray):
-        if not (array.flags.c_contiguous or array.flags.f_contiguous):
-            array = np.ascontiguousarray(array)
-        header, pieces = np.lib.format.header_data_from_array_1_0(array), iter([array])
+        fortran_order = bool(array.flags.fnc)
+        parts = iter([array if fortran_order else np.ascontiguousarray(array)])
     else:
-        header = {"descr": np.dtype(array.dtype).str, "fortran_order": False, "shape": tuple(array.shape)}
-        pieces = (np.ascontiguousarray(array.blocks[i].compute()) for i in range(array.numblocks[0]))
-    with members.open(zipfile.ZipInfo(f"{name}.npy", _WHEN), "w", force_zip64=True) as out:
-        np.lib.format.write_array_header_1_0(out, header)
-        for piece in pieces:
-            if piece.nbytes == 0:
-                continue
-            content = (piece if piece.flags.c_contiguous else piece.T).reshape(-1).view(np.uint8).data
-            for start in range(0, len(content), _CHUNK):
-                out.write(content[start : start + _CHUNK])
+        fortran_order = False
+        parts = (np.ascontiguousarray(array.blocks[i].compute()) for i in range(array.numblocks[0]))
+    with members.open(zipfile.ZipInfo(f"{name}.npy", _DATE), "w", force_zip64=True) as out:
+        write_array(out, tuple(array.shape), np.dtype(array.dtype), parts, fortran_order)
 
 
 @contextmanager
-def damage_told(place: Path, kind: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turns whatever goes wrong while a file is parsed into a FileError.
+def file_errors(place: Path, kind: str, but: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Raise a FileError for any exception while a file is parsed.
 
-    A damaged or hostile file can make the libraries that read it raise anything. Exceptions of the types in `but` have
-    nothing to do with the file and are raised as they are.
+    A damaged or malicious file can make the libraries that read it raise anything. Exceptions of the types in `but` are
+    unrelated to the file and are raised unchanged.
     """
-    passed_on: tuple[type[Exception], ...] = (RelunmdError, *but)
+    unchanged: tuple[type[Exception], ...] = (RelunmdError, *but)
     try:
         yield
-    except passed_on:
+    except unchanged:
         raise
     except FileNotFoundError as reason:
         raise FileError(f"There is no {kind} at {place}.") from reason
     except (OSError, MemoryError) as reason:
         raise FileError(f"The {kind} {place} cannot be read: {reason or 'there is too little memory'}.") from reason
     except Exception as reason:
-        raise FileError(
-            f"{place} must be a {kind} as relunmd writes it. It is damaged, or something else: "
-            f"{type(reason).__name__}: {reason}."
-        ) from reason
+        raise _invalid(place, kind, f"it is damaged, or something else: {type(reason).__name__}: {reason}") from reason
 
 
 def kind_of(place: Path) -> str | None:
-    """What `write_archive` wrote there, "model" or "checkpoint"; None for a file of another kind, or a damaged one."""
+    """Return what `write_archive` wrote, "model" or "checkpoint"; None for any other file and for damaged ones."""
     try:
-        if not place.is_file():  # A pipe would never end.
+        if not place.is_file():  # Reading a pipe may block.
             return None
         with place.open("rb") as raw, zipfile.ZipFile(raw) as members:
-            about = members.getinfo(f"{_METADATA}.npy")
-            if about.file_size > _MOST_METADATA + _MOST_A_MEMBER * len(members.infolist()):
-                return None
-            found = _read_metadata(members, about).get("format")
-    except Exception:  # Whoever reads it says what is wrong with it.
+            found = _read_metadata(members, {_array_name(info): info for info in members.infolist()}).get("format")
+    except Exception:  # The caller reports what is wrong with the file.
         return None
     return found.removeprefix("relunmd ") if found in ("relunmd model", "relunmd checkpoint") else None
 
 
 def read_archive(place: Path, kind: str, newest: int) -> tuple[Metadata, dict[str, Array]]:
-    """What `write_archive` wrote: the metadata and the arrays; FileError for anything else."""
+    """Read a file of `write_archive`.
+
+    Parameters
+    ----------
+    place : Path
+        The file.
+    kind : str
+        What the file must be, such as "model".
+    newest : int
+        The newest supported version of this kind.
+
+    Returns
+    -------
+    metadata : dict
+    arrays : dict of str to ndarray
+
+    Raises
+    ------
+    FileError
+        If the file is missing, damaged, of another kind or of a later version.
+    """
     if place.exists() and not place.is_file():
-        raise _foreign(place, kind, "it is no file")
-    with damage_told(place, kind), place.open("rb") as raw:
+        raise _invalid(place, kind, "it is not a file")
+    with file_errors(place, kind), place.open("rb") as raw:
         size = raw.seek(0, 2)
         if not zipfile.is_zipfile(raw):
-            raise _foreign(place, kind, "it is no .npz file, or only the beginning of one")
+            raise _invalid(place, kind, "it is not a .npz file, or it is truncated")
         with zipfile.ZipFile(raw) as members:
             infos = {_array_name(info): info for info in members.infolist()}
             if len(infos) != len(members.infolist()) or sum(info.file_size for info in infos.values()) > size:
-                raise _foreign(place, kind, "its members contradict each other")
+                raise _invalid(place, kind, "its members contradict each other")
             if _METADATA not in infos:
-                raise _foreign(place, kind, f"it has no member {_METADATA!r}")
-            about = infos.pop(_METADATA)
-            if about.file_size > _MOST_METADATA + _MOST_A_MEMBER * len(infos):
-                raise _foreign(place, kind, f"it has {about.file_size} bytes of metadata")
-            metadata = _read_metadata(members, about)
+                raise _invalid(place, kind, f"it has no member {_METADATA!r}")
+            metadata = _read_metadata(members, infos)
             _check_version(place, kind, newest, metadata)
+            del infos[_METADATA]
             if {name: info.CRC for name, info in infos.items()} != metadata["members"]:
-                raise _foreign(place, kind, "some of its members are missing, changed or exchanged")
+                raise _invalid(place, kind, "some of its members are missing, changed or exchanged")
             arrays = {name: _read_member(members, info) for name, info in infos.items()}
             arrays |= {name: arrays[other] for name, other in metadata["same"].items()}
     return metadata, arrays
 
 
-def _foreign(place: Path, kind: str, why: str) -> FileError:
-    return FileError(f"{place} must be a {kind} as relunmd writes it, and {why}.")
+def _invalid(place: Path, kind: str, why: str) -> FileError:
+    return FileError(f"{place} must be a {kind} as relunmd writes it, but {why}.")
 
 
 def _check_version(place: Path, kind: str, newest: int, metadata: Metadata) -> None:
-    found = metadata.get("format")
+    found, number = metadata.get("format"), metadata.get("version")
     if found != f"relunmd {kind}":
         other = f"a {found}" if isinstance(found, str) and found.startswith("relunmd ") else "something else"
-        raise _foreign(place, kind, f"it is {other}")
-    number = metadata["version"]
+        raise _invalid(place, kind, f"it is {other}")
     if type(number) is not int or number < 1:
-        raise _foreign(place, kind, f"it says that it has version {number!r}")
+        raise _invalid(place, kind, f"its version is {number!r}")
     if number > newest:
         raise FileError(
-            f"{place} is a {kind} of version {number}; this relunmd ({versions()['relunmd']}) reads them up to version "
-            f"{newest}. Relunmd {metadata['versions']['relunmd']}, which wrote it, or a later one reads it."
+            f"{place} is a {kind} of version {number}; this relunmd ({versions()['relunmd']}) reads versions up to "
+            f"{newest}. Read it with relunmd {metadata['versions']['relunmd']}, which wrote it, or later."
         )
 
 
@@ -224,32 +232,24 @@ def _array_name(info: zipfile.ZipInfo) -> str:
     return info.filename.removesuffix(".npy")
 
 
-def _read_metadata(members: zipfile.ZipFile, info: zipfile.ZipInfo) -> Metadata:
-    about = json.loads(_read_member(members, info).tobytes())
-    if not isinstance(about, dict):
-        raise TypeError("the metadata is no JSON object")
-    return about
+def _read_metadata(members: zipfile.ZipFile, infos: Mapping[str, zipfile.ZipInfo]) -> Metadata:
+    info = infos[_METADATA]
+    if info.file_size > _MOST_METADATA + _MOST_A_MEMBER * len(infos):
+        raise ValueError(f"it has {info.file_size} bytes of metadata")
+    metadata = json.loads(_read_member(members, info).tobytes())
+    if not isinstance(metadata, dict):
+        raise TypeError("the metadata is not a JSON object")
+    return metadata
 
 
 def _read_member(members: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
-    """The array in a member, its size having been checked before it is allocated."""
+    """Read an array; its size is checked before memory is allocated."""
     if info.compress_type != zipfile.ZIP_STORED:
         raise ValueError(f"the member {info.filename} is compressed")
     with members.open(info) as content:
-        if np.lib.format.read_magic(content) != (1, 0):
-            raise ValueError(f"the member {info.filename} is no array of NumPy's first format")
-        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(content)
-        if dtype.kind not in "biuf" or not dtype.isnative:
-            raise ValueError(f"the member {info.filename} has dtype {dtype}")
-        size = prod(shape) * dtype.itemsize
-        if min(shape, default=0) < 0 or size != info.file_size - content.tell():
-            raise ValueError(f"the member {info.filename} has not the size of its shape {shape}")
-        raw = np.empty(size, np.uint8)
-        filled = 0
-        while chunk := content.read(_CHUNK):  # The checksum is looked at when the last byte has been read.
-            raw[filled : filled + len(chunk)] = np.frombuffer(chunk, np.uint8)
-            filled += len(chunk)
-        if filled != size:
-            raise EOFError(f"the member {info.filename} ends too early")
-    array = raw.view(dtype)
-    return array.reshape(shape[::-1]).T if by_columns else array.reshape(shape)
+        header = read_header(content)
+        if header.dtype.kind not in "biuf" or not header.dtype.isnative:
+            raise ValueError(f"the member {info.filename} has dtype {header.dtype}")
+        if header.nbytes != info.file_size - content.tell():
+            raise ValueError(f"the size of the member {info.filename} does not match its shape {header.shape}")
+        return read_data(content, header)  # The checksum is verified with the last byte.

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, seen onto the disk and renamed."""
+"""Atomic files and folders: written under another name, flushed to the disk and renamed."""
 
 import os
 import secrets
@@ -10,64 +10,74 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+from relunmd._util import printable
 from relunmd.errors import FileError, InputError, RelunmdError
 
-__all__ = ["check_path", "printable", "remove_partials", "write_beside", "write_folder_beside", "writing"]
+__all__ = ["check_path", "remove_partials", "write_beside", "write_folder_beside", "writing"]
 
 _PARTIAL = ".partial"
 
 
 def check_path(name: str, path: Any) -> Path:
-    """An argument as the absolute path of a file; of that itself where it is a link, which a rename would replace."""
+    """Return an argument as an absolute path of a file, with a link resolved, since a rename would replace the link.
+
+    Raises
+    ------
+    InputError
+        If it is not a path, or cannot be the path of a file.
+    """
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise InputError(f"{name} must be the path of a file. Got {path!r}.")
     try:
         place = Path(os.fsdecode(path)).absolute()
         place = place.resolve() if place.is_symlink() else place
         if "\0" in str(place):
-            raise ValueError("a null byte")
-    except (OSError, ValueError, RuntimeError) as reason:  # Too long a name, a loop of links.
+            raise ValueError("it has a null byte")
+    except (OSError, ValueError, RuntimeError) as reason:  # A name that is too long, a loop of links.
         raise InputError(f"{name} must be the path of a file. Got {path!r}: {reason}.") from reason
     if place.name in ("", ".."):
         raise InputError(f"{name} must be the path of a file, not of a folder. Got {path!r}.")
     return place
 
 
-def printable(text: object) -> str:
-    r"""A text, such as the name of a file, without characters that a terminal obeys.
-
-    >>> printable("\x1b[2J.npy")
-    '\\x1b[2J.npy'
-    """
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(text))
-
-
 @contextmanager
 def writing(place: Path) -> Iterator[None]:
-    """What the file system refuses, as a sentence that names the file."""
+    """Raise a FileError that names the file if the file system raises an error."""
     try:
         yield
     except RelunmdError:
         raise
     except OSError as reason:
         why = reason.strerror or reason
-        raise FileError(f"{printable(place)} could not be written: {why}. What was there is as it was.") from reason
+        raise FileError(
+            f"{printable(place)} could not be written: {why}. The previous content is unchanged."
+        ) from reason
 
 
 def write_beside(place: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file under another name and rename it once it is complete and on the disk.
+    """Write a file atomically.
 
-    A failure leaves what was at `place` as it was, and nothing beside it; a kill may leave a file that
-    `remove_partials` finds. Who may read what was there may read the new file. Raises FileError if there is something
-    else than a regular file.
+    If writing fails, the file is unchanged and nothing is left behind; if the process is killed, a partial file may be
+    left, which `remove_partials` removes. The permissions of an existing file are kept.
+
+    Parameters
+    ----------
+    place : Path
+        The file.
+    write : callable
+        Called with a binary file to write to.
+
+    Raises
+    ------
+    FileError
+        If the path exists and is not a regular file.
     """
-    if place.exists() and not place.is_file():
-        raise FileError(f"{printable(place)} could not be written: it exists and is {_kind(place)}; name a file.")
-    beside = place.with_name(f"{_beginning(place)}{secrets.token_hex(6)}{_PARTIAL}")
+    _check_kind(place, place.is_file(), "file")
+    beside = place.with_name(f"{_prefix(place)}{secrets.token_hex(6)}{_PARTIAL}")
     try:
         with beside.open("x+b") as out:
             if place.exists():
-                with suppress(OSError):  # Not every file system knows of it.
+                with suppress(OSError):  # Not every file system supports it.
                     beside.chmod(stat.S_IMODE(place.stat().st_mode))
             write(out)
             out.flush()
@@ -80,14 +90,24 @@ def write_beside(place: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def write_folder_beside(place: Path, write: Callable[[Path], object]) -> None:
-    """The same for a folder: what was at `place` is put aside and removed once the new one is there.
+    """Write a folder; an existing one is moved aside and removed once the new one is in place.
 
-    Between two renames there is neither; a kill just then leaves the old one beside, under a hidden name. Raises
-    FileError if there is something else than a folder.
+    Between the two renames neither exists; if the process is killed then, the old one is left under a hidden name.
+
+    Parameters
+    ----------
+    place : Path
+        The folder.
+    write : callable
+        Called with the path of an empty folder to fill.
+
+    Raises
+    ------
+    FileError
+        If the path exists and is not a folder.
     """
-    if place.exists() and not place.is_dir():
-        raise FileError(f"{printable(place)} could not be written: it exists and is {_kind(place)}; name a folder.")
-    beside = place.with_name(f"{_beginning(place)}{secrets.token_hex(6)}{_PARTIAL}")
+    _check_kind(place, place.is_dir(), "folder")
+    beside = place.with_name(f"{_prefix(place)}{secrets.token_hex(6)}{_PARTIAL}")
     aside = beside.with_suffix(".old")
     try:
         beside.mkdir()
@@ -106,34 +126,31 @@ def write_folder_beside(place: Path, write: Callable[[Path], object]) -> None:
 
 
 def remove_partials(place: Path) -> None:
-    """Remove what a killed `write_beside` of this place left behind.
+    """Remove what a killed `write_beside` of this file left behind.
 
-    Should another process be writing there just now, its rename fails, and that is all that happens to it.
+    If another process is writing the file at this moment, its rename fails, without further effect.
     """
-    for found in place.parent.glob(f"{_beginning(place)}*{_PARTIAL}"):
+    for found in place.parent.glob(f"{_prefix(place)}*{_PARTIAL}"):
         found.unlink(missing_ok=True)
 
 
-def _kind(place: Path) -> str:
-    if place.is_dir():
-        return "a folder"
-    return "a file" if place.is_file() else "a device, a pipe or a socket"
+def _check_kind(place: Path, suitable: bool, wanted: str) -> None:
+    if place.exists() and not suitable:
+        kinds = {"a folder": place.is_dir(), "a file": place.is_file(), "a device, a pipe or a socket": True}
+        kind = next(kind for kind, found in kinds.items() if found)
+        raise FileError(f"{printable(place)} could not be written: it exists and is {kind}; name a {wanted}.")
 
 
-def _beginning(place: Path) -> str:
-    """How what is written beside a place is called: of the same length for any name, as file systems have a limit."""
+def _prefix(place: Path) -> str:
+    """Return the beginning of the names of partial files, of constant length, since file systems limit names."""
     return f".relunmd-{zlib.crc32(os.fsencode(place.name)):08x}-"
 
 
 def _sync_folder(folder: Path) -> None:
-    """See the new name onto the disk too, where the system lets a folder be opened."""
-    try:
+    """Flush the new name to the disk too, if the system supports it."""
+    with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:  # Some file systems have nothing to sync there.
-        pass
-    finally:
-        os.close(descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,10 +1,9 @@
-"""A lock on a file for the time of a run: one process has it, and the others are told which.
+"""A lock on a file for the time of a run: one process holds it, and others get an error that names the holder.
 
-The kernel releases it when its process ends, however that ends, so there are no stale locks. It is held on a hidden
-file beside the one that is locked, since that one is replaced whenever it is written.
+The operating system releases it when its process ends for any reason, so there are no stale locks. The lock is on a
+hidden file beside the locked one, since that one is replaced whenever it is written.
 """
 
-import json
 import logging
 import os
 import socket
@@ -16,29 +15,30 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from relunmd._util import printable
+
 __all__ = ["FileLock", "LockedError"]
 
 log = logging.getLogger("relunmd")
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-"""A link that somebody put there must not have its target written to."""
+"""The target of a link that somebody else created must not be written to."""
 
 if sys.platform == "win32":
     import msvcrt
 
     _BEYOND = 2**20
-    """The byte that is locked: others cannot read a locked one, and the file says who holds it."""
+    """The byte that is locked: others cannot read a locked byte, and the file names its holder."""
 
-    def _lock(descriptor: int) -> None:
+    def _lock(descriptor: int, mode: int = msvcrt.LK_NBLCK) -> None:
         os.lseek(descriptor, _BEYOND, os.SEEK_SET)
         try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(descriptor, mode, 1)
         except PermissionError as reason:
             raise BlockingIOError(reason.errno, reason.strerror) from reason
 
     def _unlock(descriptor: int) -> None:
-        os.lseek(descriptor, _BEYOND, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+        _lock(descriptor, msvcrt.LK_UNLCK)
 
 else:
     import fcntl
@@ -51,13 +51,19 @@ else:
 
 
 class LockedError(Exception):
-    """The file is locked; the message says by whom."""
+    """The file is locked; the message names the holder."""
 
 
 class FileLock:
-    """A lock on `place`, which need not exist. It may be acquired again by who has it, and is released as often.
+    """A lock on a file, which need not exist.
 
-    Where files cannot be locked that is logged, and the lock is granted.
+    It can be acquired several times and must be released as often. If the file system does not support locks, a warning
+    is logged and the lock is granted.
+
+    Parameters
+    ----------
+    place : Path
+        The file.
     """
 
     def __init__(self, place: Path) -> None:
@@ -69,56 +75,45 @@ class FileLock:
         _ALL.add(self)
 
     def acquire(self) -> None:
-        """Take the lock; LockedError if another one has it."""
+        """Acquire the lock; LockedError if another run has it."""
         with self._guard:
             if self._holds == 0:
-                self._descriptor = self._taken()
+                try:
+                    while self._descriptor is None:
+                        self._descriptor = self._locked()
+                except OSError as reason:  # Some network file systems do not support locks.
+                    log.warning("%s cannot be locked against other runs: %s", self._place, reason)
             self._holds += 1
 
     def release(self) -> None:
         with self._guard:
             self._holds -= 1
             if self._holds == 0 and self._descriptor is not None:
-                if sys.platform == "win32":  # Which does not remove open files.
+                if sys.platform == "win32":  # Open files cannot be removed.
                     self._close()
-                with suppress(OSError):  # Another one has opened it, or the folder is read-only: it locks nothing.
+                with suppress(OSError):  # Another process has opened it, or the folder is read-only.
                     self._path.unlink()
                 self._close()
 
-    def _taken(self) -> int | None:
-        """The descriptor of the locked file, or None if it cannot be locked here."""
-        while True:
-            try:
-                descriptor = self._opened()
-            except OSError as reason:
-                log.warning("%s cannot be locked against other runs: %s", self._place, reason)
-                return None
-            try:
-                _lock(descriptor)
-                if self._is_at_its_place(descriptor):
-                    _describe(descriptor)
-                    return descriptor
-                os.close(descriptor)  # The one who had it has removed it meanwhile.
-            except BlockingIOError:
-                holder = _holder(descriptor)
-                os.close(descriptor)
-                raise LockedError(holder) from None
-            except OSError as reason:  # Some network file systems have no locks.
-                os.close(descriptor)
-                log.warning("%s cannot be locked against other runs: %s", self._place, reason)
-                return None
-
-    def _opened(self) -> int:
+    def _locked(self) -> int | None:
+        """Return the descriptor of the locked file; None if its holder has removed it in the meantime."""
         try:
-            return os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
-        except PermissionError:  # Of another user; to lock it, or to see that it is locked, reading is enough.
-            return os.open(self._path, os.O_RDONLY | _NO_LINK)
-
-    def _is_at_its_place(self, descriptor: int) -> bool:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666)
+        except PermissionError:  # It belongs to another user; it can be locked without writing.
+            descriptor = os.open(self._path, os.O_RDONLY | _NO_LINK)
+        granted = False
         try:
-            return os.path.samestat(os.fstat(descriptor), self._path.stat())
-        except FileNotFoundError:
-            return False
+            _lock(descriptor)
+            with suppress(FileNotFoundError):
+                granted = os.path.samestat(os.fstat(descriptor), self._path.stat())
+            if granted:
+                _write_holder(descriptor)
+            return descriptor if granted else None
+        except BlockingIOError:
+            raise LockedError(_holder(descriptor)) from None
+        finally:
+            if not granted:
+                os.close(descriptor)
 
     def _close(self) -> None:
         if self._descriptor is not None:
@@ -128,7 +123,7 @@ class FileLock:
             os.close(descriptor)
 
     def leave_to_parent(self) -> None:
-        """In a forked process: the lock is that of the process that took it."""
+        """Close the file in a forked process; its parent keeps the lock."""
         descriptor, self._descriptor, self._guard = self._descriptor, None, threading.Lock()
         if descriptor is not None:
             os.close(descriptor)
@@ -146,25 +141,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _describe(descriptor: int) -> None:
-    """Write who has the lock."""
-    about = {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "since": datetime.now().astimezone().isoformat(sep=" ", timespec="seconds"),
-    }
-    with suppress(OSError):  # A full disk: the lock holds all the same.
+def _write_holder(descriptor: int) -> None:
+    since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+    with suppress(OSError):  # The disk may be full, or the file read-only.
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, json.dumps(about).encode())
+        os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()} since {since}".encode())
 
 
 def _holder(descriptor: int) -> str:
-    """Who has the lock, in words."""
-    try:
+    """Return who has the lock, as `_write_holder` wrote it."""
+    with suppress(OSError):
         os.lseek(descriptor, 0, os.SEEK_SET)
-        about = json.loads(os.read(descriptor, 4096))
-        words = f"process {about['pid']} on {about['host']} since {about['since']}"
-        return "".join(letter if letter.isprintable() else "?" for letter in words)
-    except (OSError, ValueError, KeyError, TypeError):  # It is just writing that.
-        return "another process"
+        text = os.read(descriptor, 4096).decode("utf-8", "replace")
+        if text.startswith("process "):
+            return printable(text)
+    return "another process"

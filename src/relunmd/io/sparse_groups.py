@@ -6,14 +6,23 @@ import numpy as np
 
 from relunmd._util import library_of
 
-__all__ = ["SHAPES", "own_member", "stored_form", "stored_shape"]
+__all__ = ["CSR", "SHAPES", "is_group", "own_member", "stored_form", "stored_shape"]
 
+CSR = ("data", "indices", "indptr")
 SHAPES = ("shape", "h5sparse_shape")
-"""Names under which groups have their shape."""
+"""Names under which groups store their shape."""
+
+
+def is_group(member: Any) -> bool:
+    """Return whether a member of an HDF5 file or a Zarr store is a group."""
+    return not hasattr(member, "shape")
 
 
 def own_member(group: Any, name: str) -> Any | None:
-    """A member of a group; None if it is missing, and in HDF5 also if it is a link, which may lead to another file."""
+    """Return a dataset or group within a group.
+
+    Returns None if it is missing, and in HDF5 also for types and for links, which may lead to another file.
+    """
     if name not in group:
         return None
     if library_of(group) == "h5py":
@@ -21,22 +30,23 @@ def own_member(group: Any, name: str) -> Any | None:
 
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             return None
+        return group[name] if isinstance(group[name], h5py.Dataset | h5py.Group) else None
     return group[name]
 
 
 def stored_form(group: Any) -> str:
-    """What a group with the parts of a sparse matrix says it is: "csr…" or "csc…".
+    """Return the format of a sparse matrix in a group: "csr…" or "csc…".
 
-    Read only where nothing else tells: of a damaged file, HDF5 may take gigabytes for such a text before it fails.
+    Call it only if nothing else gives the format: HDF5 may take gigabytes for such a text in a damaged file.
     """
     form = group.attrs.get("encoding-type", None) or group.attrs.get("h5sparse_format", None)
-    if form is None:  # 10x Genomics says nothing and stores by columns.
+    if form is None:  # 10x Genomics stores by columns, without an attribute.
         form = "csc" if "barcodes" in group else "csr"
     return form.decode("ascii", "replace") if isinstance(form, bytes) else str(form)
 
 
 def stored_shape(group: Any) -> tuple[int, int] | None:
-    """The number of rows and columns of such a group, from an attribute or an array; None if it has neither."""
+    """Return the number of rows and columns of such a group, from an attribute or an array; None if it has neither."""
     for name in SHAPES:
         found = group.attrs.get(name, None)
         member = own_member(group, name) if found is None else None

@@ -1,7 +1,6 @@
-"""A matrix out: to .npy, .npz, .mtx, .mat, .csv, .tsv, .parquet, .h5 or .zarr, whole or not at all.
+"""Write a matrix to .npy, .npz, .mtx, .mat, .csv, .tsv, .parquet, .h5 or .zarr, atomically.
 
-It comes as parts, some rows at a time; .npy, .csv, .tsv, .parquet, .h5 and .zarr are written as they come, the others
-put them together first.
+The matrix comes in parts of some rows. All formats but .mtx, .mat and sparse .npz are written part by part.
 """
 
 import errno
@@ -11,17 +10,20 @@ import shutil
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import io, sparse
 
 from relunmd import memory
 from relunmd._util import need
 from relunmd.errors import InputError
 from relunmd.io.atomic import write_beside, write_folder_beside, writing
+from relunmd.io.npy_format import write_array
 
 __all__ = ["SUFFIXES", "Parts", "check_suffix", "write_matrix"]
 
@@ -36,11 +38,14 @@ _ZARR = ("zarr", "Zarr stores need", "files")
 
 @dataclass(frozen=True)
 class Parts:
-    """A matrix as rows that come one part after the other.
+    """A matrix in parts of some rows.
 
     Attributes
     ----------
-    parts : arrays, or csr_arrays if `sparse`
+    shape : (int, int)
+    dtype : dtype
+    sparse : bool
+    parts : iterator of ndarray, or of csr_array if `sparse`
     """
 
     shape: tuple[int, int]
@@ -50,87 +55,110 @@ class Parts:
 
     @classmethod
     def of(cls, A: Array) -> "Parts":
-        """An array in one part."""
+        """Return an array as one part."""
         return cls((A.shape[0], A.shape[1]), A.dtype, False, iter([A]))
 
     def usual(self) -> "Parts":
-        """The same in numbers that every format knows: half precision as float32, long doubles as float64.
+        """Return the matrix in a dtype that every format supports: half precision as float32, long double as float64.
 
-        Raises InputError, when the part comes, for numbers that float64 cannot hold.
+        Raises
+        ------
+        InputError
+            When a part is consumed that has numbers beyond float64.
         """
-        dtype = _usual(self.dtype)
-        return Parts(self.shape, dtype, self.sparse, (_narrowed(part, dtype) for part in self.parts))
+        dtype = self.dtype.newbyteorder("=")
+        if dtype.kind == "f" and dtype.itemsize not in (4, 8):
+            dtype = np.dtype(np.float32 if dtype.itemsize == 2 else np.float64)
+        return replace(self, dtype=dtype, parts=(_converted(part, dtype) for part in self.parts))
 
     def without_zeros(self) -> "Parts":
-        """The same as a sparse matrix."""
-        from scipy import sparse
-
-        if self.sparse:
-            return self
+        """Return the matrix as a sparse one."""
         usual = self.usual()
-        return replace(usual, sparse=True, parts=map(sparse.csr_array, usual.parts))
+        return self if self.sparse else replace(usual, sparse=True, parts=map(sparse.csr_array, usual.parts))
 
     def arrays(self) -> Iterator[Array]:
-        """The parts as C-ordered arrays."""
+        """Return the parts as C-ordered arrays."""
         return (np.ascontiguousarray(part.toarray() if self.sparse else part) for part in self.parts)
 
     def together(self, place: Path) -> Any:
-        """All rows: an array, or a csr_array."""
+        """Return all rows as one ndarray or csr_array."""
         if self.sparse:
-            from scipy import sparse
-
             return sparse.vstack(list(self.parts), format="csr")
         memory.require(
             prod(self.shape) * self.dtype.itemsize,
             f"An array of {self.shape[0]} × {self.shape[1]} for {place}",
-            "To .npy, .h5 and .zarr it would be written a part at a time.",
+            "Use .npy, .h5 or .zarr, which are written in parts.",
         )
-        A, at = np.empty(self.shape, self.dtype), 0
-        for part in self.arrays():
-            A[at : at + len(part)] = part
-            at += len(part)
+        A = np.empty(self.shape, self.dtype)
+        _fill(A, self)
         return A
+
+    def while_disk_has_space(self, folder: Path) -> "Parts":
+        """Return parts that raise OSError if the disk is full: HDF5 would end the process, and Zarr leave tasks."""
+
+        def checked() -> Iterator[Any]:
+            for part in self.parts:
+                needed = _MARGIN + 2 * (part.data.nbytes + 8 * part.nnz if self.sparse else part.nbytes)
+                if shutil.disk_usage(folder).free < needed:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                yield part
+
+        return replace(self, parts=checked())
 
 
 def write_matrix(place: Path, matrix: Parts) -> None:
-    """Write a matrix in the form that the name's ending says; FileError if the disk refuses.
+    """Write a matrix in the format given by the extension.
 
-    Memory: a part of it, or all of it for .npz (sparse), .mtx and .mat.
+    Parameters
+    ----------
+    place : Path
+        The file, or the folder for .zarr.
+    matrix : Parts
+        A part is in memory at a time; for .mtx, .mat and sparse .npz the whole matrix.
+
+    Raises
+    ------
+    FileError
+        If the file cannot be written; an existing one is unchanged.
+    InputError
+        If the extension is not supported, or the format cannot hold the matrix.
     """
     write = _WRITERS[check_suffix(place)]
     matrix = matrix.usual()
     with writing(place):
         if write is _zarr:
-            matrix = replace(matrix, parts=_while_there_is_room(matrix.parts, place.parent))
-            write_folder_beside(place, lambda folder: _zarr(folder, matrix))
+            write_folder_beside(place, lambda folder: _zarr(folder, matrix.while_disk_has_space(place.parent)))
         else:
             write_beside(place, lambda out: write(out, place, matrix))
 
 
 def check_suffix(place: Path, sparse: bool = False) -> str:
-    """The ending that says how a matrix is to be written; InputError if it says nothing, or cannot hold a sparse one.
+    """Return the extension that determines the format.
 
+    Raises
+    ------
+    InputError
+        If it is not supported, or if `sparse` and the format has no sparse matrices.
+    MissingDependencyError
+        If the format needs a package that is not installed.
+
+    Examples
+    --------
     >>> check_suffix(Path("counts.mtx.gz"))
     '.mtx.gz'
     """
-    name = place.name.lower()
-    for suffix in sorted(_WRITERS, key=len, reverse=True):
-        if name.endswith(suffix):
-            if sparse and suffix not in _SPARSE:
-                raise InputError(f"A sparse matrix can be written to {', '.join(_SPARSE)}. Got {place.name!r}.")
-            if suffix in _NEEDS:
-                need(*_NEEDS[suffix])
-            return suffix
-    raise InputError(f"The name of the output must end in one of {', '.join(SUFFIXES)}. Got {place.name!r}.")
+    found = [suffix for suffix in _WRITERS if place.name.lower().endswith(suffix)]
+    if not found:
+        raise InputError(f"The name of the output must end in one of {', '.join(SUFFIXES)}. Got {place.name!r}.")
+    suffix = max(found, key=len)
+    if sparse and suffix not in _SPARSE:
+        raise InputError(f"A sparse matrix can be written to {', '.join(_SPARSE)}. Got {place.name!r}.")
+    if suffix in _NEEDS:
+        need(*_NEEDS[suffix])
+    return suffix
 
 
-def _usual(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    if dtype.kind == "f" and dtype.itemsize not in (4, 8):
-        return np.dtype(np.float32 if dtype.itemsize == 2 else np.float64)
-    return dtype.newbyteorder("=")
-
-
-def _narrowed(part: Any, dtype: np.dtype[Any]) -> Any:
+def _converted(part: Any, dtype: np.dtype[Any]) -> Any:
     try:
         with np.errstate(over="raise"):
             return part.astype(dtype, copy=False)
@@ -142,59 +170,41 @@ def _narrowed(part: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _npy(out: IO[bytes], place: Path, matrix: Parts) -> None:
-    header = {"descr": np.lib.format.dtype_to_descr(matrix.dtype), "fortran_order": False, "shape": matrix.shape}
-    np.lib.format.write_array_header_1_0(out, header)
-    for part in matrix.arrays():
-        out.write(part.reshape(-1).view(np.uint8).data)
+    write_array(out, matrix.shape, matrix.dtype, matrix.arrays())
 
 
 def _npz(out: IO[bytes], place: Path, matrix: Parts) -> None:
     if matrix.sparse:
-        from scipy import sparse
-
         sparse.save_npz(out, matrix.together(place), compressed=True)
         return
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as members:
-        about = zipfile.ZipInfo("X.npy", (1980, 1, 1, 0, 0, 0))
-        with members.open(about, "w", force_zip64=True) as member:
-            _npy(member, place, matrix)
+    about = zipfile.ZipInfo("X.npy")  # Its date is constant.
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as members, members.open(about, "w", force_zip64=True) as member:
+        _npy(member, place, matrix)
 
 
 def _mtx(out: IO[bytes], place: Path, matrix: Parts) -> None:
-    from scipy import io as scipy_io
-
-    A = matrix.together(place)
-    scipy_io.mmwrite(out, A, symmetry="general")
+    io.mmwrite(out, matrix.together(place), symmetry="general")
 
 
 def _mat(out: IO[bytes], place: Path, matrix: Parts) -> None:
-    from scipy import io as scipy_io
-
     A = matrix.together(place)
-    A = A.tocsc() if matrix.sparse else A
-    if (A.data.nbytes if matrix.sparse else A.nbytes) >= _MOST_MATLAB:
+    if A.data.nbytes >= _MOST_MATLAB:
         raise InputError(f"A .mat file of version 5 holds arrays below 2 GiB. Got {matrix.shape} for {place.name}.")
-    scipy_io.savemat(out, {"X": A})
+    io.savemat(out, {"X": A.tocsc() if matrix.sparse else A})
 
 
-def _text(delimiter: str) -> Callable[[IO[bytes], Path, Parts], None]:
-    def write(out: IO[bytes], place: Path, matrix: Parts) -> None:
-        kind = matrix.dtype.kind
-        form = "%d" if kind in "biu" else "%.9g" if matrix.dtype.itemsize <= 4 else "%.17g"  # Enough for the same bits.
-        line = delimiter.join([form] * matrix.shape[1]) + "\n"
-        for part in matrix.arrays():
-            for row in part.tolist():
-                out.write((line % tuple(row)).encode("ascii"))
-
-    return write
+def _text(delimiter: str, out: IO[bytes], place: Path, matrix: Parts) -> None:
+    digits = 9 if matrix.dtype.itemsize <= 4 else 17  # Enough to restore the same bits.
+    cell = "%d" if matrix.dtype.kind in "biu" else f"%.{digits}g"
+    line = delimiter.join([cell] * matrix.shape[1]) + "\n"
+    for part in matrix.arrays():
+        for row in part.tolist():
+            out.write((line % tuple(row)).encode("ascii"))
 
 
-def _packed(write: Callable[[IO[bytes], Path, Parts], None]) -> Callable[[IO[bytes], Path, Parts], None]:
-    def pack(out: IO[bytes], place: Path, matrix: Parts) -> None:
-        with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=6, mtime=0, filename="") as packed:
-            write(packed, place, matrix)  # type: ignore[arg-type]
-
-    return pack
+def _compressed(write: Callable[[Any, Path, Parts], None], out: IO[bytes], place: Path, matrix: Parts) -> None:
+    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=6, mtime=0, filename="") as packed:
+        write(packed, place, matrix)
 
 
 def _parquet(out: IO[bytes], place: Path, matrix: Parts) -> None:
@@ -207,40 +217,27 @@ def _parquet(out: IO[bytes], place: Path, matrix: Parts) -> None:
 
 
 def _hdf5(out: IO[bytes], place: Path, matrix: Parts) -> None:
-    h5py = need(*_H5PY)
-    matrix = replace(matrix, parts=_while_there_is_room(matrix.parts, place.parent))
-    with h5py.File(out.name, "w") as file:
+    matrix = matrix.while_disk_has_space(place.parent)
+    with need(*_H5PY).File(out.name, "w") as file:
         if matrix.sparse:
-            group = file.create_group("X")
-            for name, length, dtype in (("data", 0, matrix.dtype), ("indices", 0, np.int64)):
-                group.create_dataset(name, (length,), dtype, maxshape=(None,), chunks=(2**16,))
-            _fill_csr(group, matrix)
+            _fill_csr(file.create_group("X"), matrix, 2**16)
         else:
-            rows = max(1, min(matrix.shape[0], _CHUNK_BYTES // (matrix.shape[1] * matrix.dtype.itemsize)))
-            chunks = (rows, matrix.shape[1]) if matrix.shape[1] * matrix.dtype.itemsize < 2**31 else True
+            chunks = _chunks(matrix, _CHUNK_BYTES) if matrix.shape[1] * matrix.dtype.itemsize < 2**31 else True
             _fill(file.create_dataset("X", matrix.shape, matrix.dtype, chunks=chunks), matrix)
 
 
-def _while_there_is_room(parts: Iterator[Any], folder: Path) -> Iterator[Any]:
-    """The parts, as long as the disk can take them: if not, HDF5 ends the process, and Zarr leaves tasks behind."""
-    for part in parts:
-        needed = _MARGIN + 2 * (part.data.nbytes + 8 * part.nnz if hasattr(part, "nnz") else part.nbytes)
-        if shutil.disk_usage(folder).free < needed:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        yield part
-
-
 def _zarr(folder: Path, matrix: Parts) -> None:
-    zarr = need(*_ZARR)
-    store = zarr.open_group(str(folder), mode="w")
+    store = need(*_ZARR).open_group(str(folder), mode="w")
     if matrix.sparse:
-        group = store.create_group("X")
-        for name, dtype in (("data", matrix.dtype), ("indices", np.dtype(np.int64))):
-            group.create_array(name, shape=(0,), dtype=dtype, chunks=(2**18,))
-        _fill_csr(group, matrix)
+        _fill_csr(store.create_group("X"), matrix, 2**18)
     else:
-        rows = max(1, min(matrix.shape[0], 8 * _CHUNK_BYTES // (matrix.shape[1] * matrix.dtype.itemsize)))
-        _fill(store.create_array("X", shape=matrix.shape, dtype=matrix.dtype, chunks=(rows, matrix.shape[1])), matrix)
+        chunks = _chunks(matrix, 8 * _CHUNK_BYTES)
+        _fill(store.create_array("X", shape=matrix.shape, dtype=matrix.dtype, chunks=chunks), matrix)
+
+
+def _chunks(matrix: Parts, size: int) -> tuple[int, int]:
+    """Return chunks of whole rows of about `size` bytes."""
+    return max(1, min(matrix.shape[0], size // (matrix.shape[1] * matrix.dtype.itemsize))), matrix.shape[1]
 
 
 def _fill(stored: Any, matrix: Parts) -> None:
@@ -250,36 +247,34 @@ def _fill(stored: Any, matrix: Parts) -> None:
         at += len(part)
 
 
-def _fill_csr(group: Any, matrix: Parts) -> None:
-    """CSR as AnnData has it, which our own reader and others take."""
-    starts, stored = [np.zeros(1, np.int64)], 0
+def _fill_csr(group: Any, matrix: Parts, chunk: int) -> None:
+    """Write CSR as AnnData stores it."""
+    extendable = {} if hasattr(group, "create_array") else {"maxshape": (None,)}
+    create = group.create_array if hasattr(group, "create_array") else group.create_dataset
+    for name, dtype in (("data", matrix.dtype), ("indices", np.dtype(np.int64))):
+        create(name, shape=(0,), dtype=dtype, chunks=(chunk,), **extendable)
+    indptr, stored = [np.zeros(1, np.int64)], 0
     for part in matrix.parts:
         count = len(part.data)
         for name, values in (("data", part.data), ("indices", part.indices)):
             group[name].resize((stored + count,))
             group[name][stored : stored + count] = values
-        starts.append(part.indptr[1:].astype(np.int64) + stored)
+        indptr.append(part.indptr[1:].astype(np.int64) + stored)
         stored += count
-    indptr = np.concatenate(starts)
-    if hasattr(group, "create_dataset") and not hasattr(group, "create_array"):
-        group.create_dataset("indptr", data=indptr)
-    else:
-        group.create_array("indptr", data=indptr)
-    group.attrs["shape"] = list(matrix.shape)
-    group.attrs["encoding-type"] = "csr_matrix"
-    group.attrs["encoding-version"] = "0.1.0"
+    create("indptr", data=np.concatenate(indptr))
+    group.attrs.update({"shape": list(matrix.shape), "encoding-type": "csr_matrix", "encoding-version": "0.1.0"})
 
 
 _WRITERS: dict[str, Any] = {
     ".npy": _npy,
     ".npz": _npz,
     ".mtx": _mtx,
-    ".mtx.gz": _packed(_mtx),
+    ".mtx.gz": partial(_compressed, _mtx),
     ".mat": _mat,
-    ".csv": _text(","),
-    ".csv.gz": _packed(_text(",")),
-    ".tsv": _text("\t"),
-    ".tsv.gz": _packed(_text("\t")),
+    ".csv": partial(_text, ","),
+    ".csv.gz": partial(_compressed, partial(_text, ",")),
+    ".tsv": partial(_text, "\t"),
+    ".tsv.gz": partial(_compressed, partial(_text, "\t")),
     ".parquet": _parquet,
     ".h5": _hdf5,
     ".hdf5": _hdf5,

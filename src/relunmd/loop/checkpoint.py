@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from relunmd.engine.executor import RowsLostError
 from relunmd.engine.problem import Fingerprint
 from relunmd.errors import FileError, InputError, RelunmdError
-from relunmd.io.archive import damage_told, plain, read_archive, write_archive
+from relunmd.io.archive import file_errors, plain, read_archive, write_archive
 from relunmd.io.atomic import remove_partials
 from relunmd.io.file_lock import FileLock, LockedError
 from relunmd.loop.snapshot import Snapshot
@@ -150,7 +150,7 @@ class Checkpoint:
     def making_sense(self) -> Iterator[None]:
         """Turn whatever is wrong with the content of the file into a FileError that says what to do."""
         try:
-            with damage_told(self.place, _KIND, but=(RowsLostError,)):
+            with file_errors(self.place, _KIND, but=(RowsLostError,)):
                 yield
         except FileError as reason:
             if isinstance(reason.__cause__, OSError | MemoryError):  # The file itself may be fine.
@@ -226,7 +226,7 @@ class Checkpoint:
 
 def described(place: Path) -> dict[str, Any]:
     """Describe the run of a checkpoint and its progress."""
-    with damage_told(place, _KIND):
+    with file_errors(place, _KIND):
         about, arrays = read_archive(place, _KIND, _VERSION)
         identity, run = about["identity"], about["run"]
         X = Fingerprint.from_json(identity["fingerprint"])
@@ -247,7 +247,7 @@ def described(place: Path) -> dict[str, Any]:
 
 def written_by(place: Path, history: Mapping[str, Array]) -> bool:
     """Whether the run of a checkpoint once had this history: no two runs have the same times."""
-    with damage_told(place, _KIND):
+    with file_errors(place, _KIND):
         _, arrays = read_archive(place, _KIND, _VERSION)
         return any(
             all(np.array_equal(whole[name][: len(history[name])], history[name]) for name in ("time", "error"))

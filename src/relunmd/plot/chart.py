@@ -5,8 +5,6 @@ marker everywhere. Line styles differ in lightness, dashes and marker, so they r
 """
 
 import math
-import re
-import unicodedata
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -75,23 +73,6 @@ def line_styles(labels: Iterable[str]) -> dict[str, LineStyle]:
         free = [k for k in free if k != place]
         found[label] = _OTHERS[place]
     return {label: found[label] for label in named}
-
-
-_BIDIRECTIONAL = {*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))}
-"""Characters that reverse the direction of text, which can disguise a name."""
-
-
-def visible(text: str) -> str:
-    r"""Return text on one line, with control characters, surrogates and bidirectional overrides replaced.
-
-    >>> from relunmd.plot.chart import visible
-    >>> visible("a\nb <c> ‘d’ \u202etxt.exe")
-    'a b <c> ‘d’ �txt.exe'
-    """
-    return "".join(
-        "\ufffd" if letter in _BIDIRECTIONAL or unicodedata.category(letter) in ("Cc", "Cs") else letter
-        for letter in re.sub(r"[\t\r\n]+", " ", text)
-    )
 
 
 def number(value: float) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd._util import need
+from relunmd._util import need, printable
 from relunmd.errors import InputError
-from relunmd.plot.chart import Axis, Chart, LineStyle, line_styles, visible
+from relunmd.plot.chart import Axis, Chart, LineStyle, line_styles
 
 MOST_INSIDE = 5
 """Longest legend that is placed inside the axes; a longer one is placed beside them."""
@@ -160,7 +160,7 @@ def _legend_name(label: str) -> str:
 
 def shown(text: str, longest: int = 70) -> str:
     """Return text shortened in the middle, with dollar signs escaped so that Matplotlib does not parse mathematics."""
-    line = visible(" ".join(text.split()))
+    line = printable(" ".join(text.split()))
     if len(line) > longest:
         line = f"{line[: longest // 2]}…{line[len(line) - longest // 2 + 1 :]}"
     return line.replace("$", r"\$")

@@ -24,7 +24,7 @@ import relunmd
 from relunmd.errors import FileError
 from relunmd.inspection import inspect_matrix
 from relunmd.io.readers import bounds, chunk_sizes, guarded_store, hdf5, open_matrix, parquet, text_tables, zarr_stores
-from relunmd.io.readers.collected import Collected
+from relunmd.io.readers.contents import RowBlocks
 from tests.io.readers.hostile import frame
 
 ROOT = Path(__file__).parents[3]
@@ -43,36 +43,36 @@ REFUSALS = {
     "line.csv": "a line of more than 8388608 bytes",
     "line.csv.gz": "a line of more than 8388608 bytes",
     "wide.csv.gz": "its first lines would take",
-    "grey": "to decode 0.png, 8191 × 8191, would take",
-    "coloured": "to decode 0.png, 8191 × 8191, would take",
+    "grey": "decoding 0.png of 8191 × 8191 pixels would take",
+    "coloured": "decoding 0.png of 8191 × 8191 pixels would take",
     "fifo": "must be a regular file",
     "device": "must be a regular file",
     "tiny.zarr": "has 900000000 chunks",
     "shards.zarr": "has 900000000 chunks",
     "tiny.h5": "has 900000000 chunks",
-    "twice.h5": "must be packed once",
+    "twice.h5": "must be compressed once",
     "chunk.h5": "bytes are stored for a chunk of 512",
-    "deflate.h5": "unpacks to 2162689 bytes or more, and a chunk has 1048576",
+    "deflate.h5": "decompresses to 2162689 bytes or more instead of 1048576",
     "fifo.zarr": "must be a regular file",
     "zero.zarr": "must be a regular file",
     "inner.zarr": "must be a regular file",
-    "large.zarr": "in few bytes",
-    "zstd.zarr": "unpacks to 629145600 bytes",
-    "unsized.zarr": "unpacks to 629276672 bytes",
-    "frames.zarr": "unpacks to 629276800 bytes",
-    "blosc.zarr": "unpacks to 629145600 bytes",
-    "gzip.zarr": "unpacks to 4325377 bytes or more",
-    "old zlib.zarr": "unpacks to 4325377 bytes or more",
-    "old gzip.zarr": "unpacks to 4325377 bytes or more",
-    "old bz2.zarr": "unpacks to 4325377 bytes or more",
-    "old lzma.zarr": "unpacks to 4325377 bytes or more",
-    "old lz4.zarr": "unpacks to 2146435072 bytes",
-    "old zstd.zarr": "unpacks to 629145600 bytes",
-    "twice.zarr": "must be packed once",
-    "shard.zarr": "unpacks to 629145600 bytes",
-    "shape.h5": "must say its number of rows and columns",
-    "pipe.h5": "must say its number of rows and columns",
-    "shape.zarr": "unpacks to 629145600 bytes",
+    "large.zarr": "too much metadata",
+    "zstd.zarr": "decompresses to 629145600 bytes",
+    "unsized.zarr": "decompresses to 629276672 bytes",
+    "frames.zarr": "decompresses to 629276800 bytes",
+    "blosc.zarr": "decompresses to 629145600 bytes",
+    "gzip.zarr": "decompresses to 4325377 bytes or more",
+    "old zlib.zarr": "decompresses to 4325377 bytes or more",
+    "old gzip.zarr": "decompresses to 4325377 bytes or more",
+    "old bz2.zarr": "decompresses to 4325377 bytes or more",
+    "old lzma.zarr": "decompresses to 4325377 bytes or more",
+    "old lz4.zarr": "decompresses to 2146435072 bytes",
+    "old zstd.zarr": "decompresses to 629145600 bytes",
+    "twice.zarr": "must be compressed once",
+    "shard.zarr": "decompresses to 629145600 bytes",
+    "shape.h5": "must have its number of rows and columns",
+    "pipe.h5": "must have its number of rows and columns",
+    "shape.zarr": "decompresses to 629145600 bytes",
 }
 
 
@@ -116,20 +116,20 @@ class TestHonestFilesAreRead:
         random = np.random.default_rng(0)
         X = (random.random((50, 30)) < 0.1) * random.random((50, 30))
         X[20:30] = 1 if dense else X[20:30]
-        rows = Collected()
+        rows = RowBlocks()
         for start in range(0, 50, 10):
             rows.add(X[start : start + 10])
-        expected = X.nbytes if dense else sum(A.nbytes for A in _csr(X)) + 4 * 4
+        expected = X.nbytes if dense else 2 * (sum(A.nbytes for A in _csr(X)) + 4 * 4)
         assert rows.nbytes == expected
-        found = rows.whole()
+        found = rows.assemble()
         assert sparse.issparse(found) != dense
         np.testing.assert_array_equal(found if dense else found.toarray(), X)
 
     def test_a_narrow_table_is_not_sparse(self):
-        rows = Collected()
+        rows = RowBlocks()
         rows.add(np.zeros((1000, 1), np.float32))
         assert rows.nbytes == 4000
-        assert isinstance(rows.whole(), np.ndarray)
+        assert isinstance(rows.assemble(), np.ndarray)
 
     def test_comments_and_empty_lines_in_matrix_market(self, tmp_path):
         place = tmp_path / "a.mtx"
@@ -139,20 +139,10 @@ class TestHonestFilesAreRead:
         with open_matrix(place) as opened:
             np.testing.assert_array_equal(opened.X.toarray(), [[5, 0], [0, 6]])
 
-    def test_a_matrix_market_file_that_ends_between_two_pieces(self, tmp_path, monkeypatch):
-        from relunmd.io.readers import matrix_market
-
-        monkeypatch.setattr(matrix_market, "_CHUNK", 7)
-        place = tmp_path / "a.mtx"
-        lines = [f"{i} {i} {i}" for i in range(1, 40)]
-        place.write_text("\n".join(["%%MatrixMarket matrix coordinate real general", "39 39 39", *lines]))
-        with open_matrix(place) as opened:
-            np.testing.assert_array_equal(opened.X.toarray(), np.diag(np.arange(1, 40.0)))
-
     @pytest.mark.parametrize("above", ["", "\ufeff", "\n\n", "# a\n\n  \n# b\n", "\r\n# a\r\n"])
-    @pytest.mark.parametrize("piece", [1, 5, 1 << 20])
-    def test_comments_and_empty_lines_in_text(self, tmp_path, monkeypatch, above, piece):
-        monkeypatch.setattr(text_tables, "_CHUNK", piece)
+    @pytest.mark.parametrize("size", [1, 20, 1 << 20])
+    def test_comments_and_empty_lines_in_text(self, tmp_path, monkeypatch, above, size):
+        monkeypatch.setattr(text_tables, "_BLOCK_BYTES", size)
         place = tmp_path / "a.csv"
         place.write_text(f"{above}x,y\n\n \n1,2\n\n\n3,4", encoding="utf-8", newline="")
         with open_matrix(place) as opened:
@@ -165,10 +155,6 @@ class TestHonestFilesAreRead:
         with pytest.raises(FileError, match="Line 7, cell 2 has 'x'"):
             open_matrix(place).__enter__()
 
-    def test_the_end_of_empty_lines_is_found_in_one_go(self):
-        """Each piece is looked through once, whatever is in it: no list of its empty lines is made."""
-        assert text_tables._EMPTY_LINES.sub("\n", "1\n" + " \n" * 100_000 + "2\n") == "1\n2\n"
-
     @pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "LA", "1"])
     def test_images_in_every_mode(self, tmp_path, mode):
         A = np.where(np.arange(12).reshape(3, 4) % 2, 255, 0).astype(np.uint8)
@@ -179,7 +165,7 @@ class TestHonestFilesAreRead:
     @pytest.mark.parametrize("color", [(1, 1, 2, 255), (1, 2, 1, 255), (1, 1, 1, 254)])
     def test_colors_are_refused(self, tmp_path, color):
         Image.new("RGBA", (3, 3), color).save(tmp_path / "0.png")
-        with pytest.raises(FileError, match="must be grey"):
+        with pytest.raises(FileError, match="must be gray"):
             open_matrix(tmp_path).__enter__()
 
 
@@ -268,7 +254,7 @@ class TestZarr:
 
     def test_what_is_not_a_frame_of_zstd(self):
         for raw in (b"", frame([1000]) + b"abcdefgh", frame([1000]) + frame([])[:4]):
-            with pytest.raises(ValueError, match="not zstd's"):
+            with pytest.raises(ValueError, match="not in zstd format"):
                 chunk_sizes.unpacked_size({"id": "zstd"}, raw, 0)
 
     def test_a_chunk_in_two_frames(self, tmp_path):
@@ -350,7 +336,7 @@ class TestZarr:
         for _ in range(3):
             zarr.open(store=store, mode="r")
             store.get_sync("zarr.json", prototype=default_buffer_prototype())
-        assert store._metadata_bytes == (tmp_path / "a.zarr" / "zarr.json").stat().st_size
+        assert sum(store._metadata.values()) == (tmp_path / "a.zarr" / "zarr.json").stat().st_size
 
     def test_no_file_is_looked_at_before_it_is_read(self, tmp_path, monkeypatch):
         place = tmp_path / "a.zarr"
@@ -392,7 +378,7 @@ class TestZarr:
         group = zarr.open_group(str(tmp_path / "a.zarr"), mode="w")
         for number in range(10):
             group.create_array(str(number), data=self.X)
-        with pytest.raises(FileError, match="in few bytes"):
+        with pytest.raises(FileError, match="too much metadata"):
             open_matrix(tmp_path / "a.zarr").__enter__()
 
     def test_a_fit_of_a_sparse_group(self, tmp_path):
@@ -474,7 +460,7 @@ class TestHDF5:
         checksum = b"" if skipped == 0b100 else b"sums"
         with h5py.File(tmp_path / "a.h5", "a") as file:
             file["X"].id.write_direct_chunk((7, 0), zlib.compress(bytes(2**20)) + checksum, skipped)
-        with pytest.raises(FileError, match=r"the chunk at \(7, 0\) unpacks to 70017 bytes or more"):
+        with pytest.raises(FileError, match=r"the chunk at \(7, 0\) decompresses to 70017 bytes or more"):
             open_matrix(tmp_path / "a.h5").__enter__()
 
     def test_the_order_of_filters(self, tmp_path, monkeypatch):

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
+from relunmd._util import printable
 from relunmd.plot import style
-from relunmd.plot.chart import LINE_STYLES, Chart, LineStyle, visible
+from relunmd.plot.chart import LINE_STYLES, Chart, LineStyle
 
 FRAMES = {"wide": (760, 430, 13, (9, 8)), "narrow": (330, 300, 11, (5, 7))}
 """Width, height and font size in pixels and most ticks on each axis. Letters must not shrink in a narrow window."""
@@ -39,7 +40,7 @@ def chart_svg(chart: Chart, frame: str, label: str, salt: str) -> str:
         "class": f"chart {frame}",
         "viewBox": f"0 0 {width} {height}",
         "role": "img",
-        "aria-label": visible(label),
+        "aria-label": printable(label),
         "data-box": "{:.5f} {:.5f} {:.5f} {:.5f}".format(*ax.get_position().extents),
         "data-x": "{:.9g} {:.9g}".format(*ax.get_xlim()),
         "data-y": "{:.9g} {:.9g}".format(*ax.get_ylim()),

@@ -2,9 +2,9 @@
 
 import re
 
+from relunmd._util import printable
 from relunmd.comparison.report import content
 from relunmd.comparison.report.content import Block, Code, Drawing, Link, Part, Picture, Report, Strong, Table, Text
-from relunmd.plot.chart import visible
 
 
 def markdown(report: Report) -> str:
@@ -57,12 +57,12 @@ def _part(part: Part) -> str:
         case Code(text):
             fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
             space = " " if text.startswith("`") or text.endswith("`") else ""
-            return f"{fence}{space}{visible(text)}{space}{fence}"
+            return f"{fence}{space}{printable(text)}{space}{fence}"
     return _escaped(part)
 
 
 def _escaped(text: str) -> str:
     """Return text in which Markdown finds no markup."""
-    line = visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    line = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     line = re.sub(r"([\\`*\[\]|~$])", r"\\\1", line)
     return re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", line)

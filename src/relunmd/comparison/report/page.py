@@ -15,12 +15,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from relunmd._util import need
+from relunmd._util import need, printable
 from relunmd.comparison.report import content
 from relunmd.comparison.report.chart_svg import DARK_COLORS, FRAMES, chart_svg, swatch_svg
 from relunmd.comparison.report.content import Cell, Report, plain_text
 from relunmd.errors import MissingDependencyError
-from relunmd.plot.chart import Chart, line_styles, visible
+from relunmd.plot.chart import Chart, line_styles
 
 
 def html(report: Report, folder: Path) -> str:
@@ -37,7 +37,7 @@ def html(report: Report, folder: Path) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=lambda value: visible(value) if type(value) is str else value,
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
     sheet = f"{_resource('page.css')}@media screen and (prefers-color-scheme: dark){{{DARK_COLORS}}}"
     script = _resource("page.js")
@@ -69,7 +69,7 @@ def _svgs(salts: Iterator[str], chart: Chart, alt: str) -> tuple[list[str], list
 
 def _data(chart: Chart) -> dict[str, Any]:
     """Return what page.js needs to read out the points of a chart."""
-    series = [{"label": visible(one.label), "x": one.x, "y": one.y} for one in chart.series]
+    series = [{"label": printable(one.label), "x": one.x, "y": one.y} for one in chart.series]
     return {"x": asdict(chart.x), "y": asdict(chart.y), "series": series}
 
 

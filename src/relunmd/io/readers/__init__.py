@@ -1,8 +1,8 @@
-"""Any matrix file in: what it is by its content and its name, and X from it, without executing anything.
+"""Read matrix files of any supported format, without executing anything in them.
 
-`open_matrix` opens NumPy's .npy and .npz (arrays, or SciPy's sparse matrices), Matrix Market, MATLAB, CSV and TSV,
-Parquet, HDF5 with .h5ad, Zarr, IDX, and folders of grey images. A file that is wrong, cut short or hostile gives a
-`FileError` with one sentence; how much memory it may take is bounded by its size (`bounds`).
+`open_matrix` opens NumPy's .npy and .npz (arrays or SciPy's sparse matrices), Matrix Market, MATLAB, CSV and TSV,
+Parquet, HDF5 with .h5ad, Zarr, IDX, and folders of gray images. A wrong, truncated or malicious file raises a
+`FileError` with one sentence; the memory that it may take is bounded by its size (`bounds`).
 """
 
 from relunmd.io.readers.contents import Entry

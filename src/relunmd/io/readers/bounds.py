@@ -1,47 +1,55 @@
-"""How much a file may make us take: so that a few bytes that promise, or unpack to, gigabytes are refused.
+"""Limits on the memory that a file may request, so that a small file cannot claim or decompress to gigabytes.
 
-A file may ask for 256 MB, or for a hundred times its own size if that is more, and never for more than there is.
-What is read piece by piece may be a thousand times its size: it costs time and no memory. An array may have 65 536
-chunks, or as many as its file has bytes.
+A file may take 256 MB, or a hundred times its own size if that is more, and never more than the available memory.
+An array that is read in pieces may be a thousand times as large as its file, since that takes time but no memory.
 """
 
 import gzip
-import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from relunmd import memory
+from relunmd._util import printable
 from relunmd.errors import FileError
-from relunmd.io.atomic import printable
 from relunmd.memory import human_bytes
 
-__all__ = ["Bounds", "check_regular", "is_packed", "text_length", "unpacked"]
+__all__ = ["Bounds", "check_regular", "is_packed", "opened", "text_length"]
 
-_GZIP = b"\x1f\x8b"
 _FREE, _TIMES = 2**28, 100
 _FREE_PIECEMEAL, _TIMES_PIECEMEAL = 2**30, 1000
 _FREE_TEXT = 2**26
 _FREE_PIECES, _BYTES_A_PIECE = 2**16, 2**11
+_REMEDY = "Convert it to .npy, .h5 or .zarr, which are read in parts."
 
 
 class Bounds:
-    """What the file at a place may ask for.
+    """The limits for one file or folder.
 
+    Parameters
+    ----------
+    place : Path
+        The file or folder.
+    stored : int
+        Its size in bytes.
+    complete : bool, default=True
+        False if `stored` counts only some of the files of a folder; then only memory is limited.
+
+    Examples
+    --------
     >>> Bounds(Path("X.npy"), 1000).memory(10**6, "its array")
     >>> Bounds(Path("X.npy"), 1000).memory(10**12, "its array")
     Traceback (most recent call last):
-    relunmd.errors.FileError: X.npy has 1 kB and its array would take 1 TB: it is damaged, or made to do harm. ...
+    relunmd.errors.FileError: X.npy has 1 kB, but its array would take 1 TB: the file is damaged or malicious. ...
     """
 
-    def __init__(self, place: Path, stored: int) -> None:
+    def __init__(self, place: Path, stored: int, complete: bool = True) -> None:
         self.place = place
         self.stored = stored
+        self._complete = complete
 
     @property
     def most_memory(self) -> int:
-        """The most bytes that `memory` lets the file take at once."""
+        """The largest number of bytes that `memory` accepts."""
         available = memory.available_bytes()
         return self._most if available is None else max(_FREE, min(self._most, available))
 
@@ -50,66 +58,39 @@ class Bounds:
         return max(_FREE, _TIMES * self.stored)
 
     def memory(self, needed: int, what: str) -> None:
-        """Refuse to take so many bytes at once if the file is too small for that, or the memory."""
-        if needed > self._most:
-            raise self._absurd(needed, what)
+        """Raise FileError if `needed` bytes are out of proportion to the file, InsufficientMemoryError if too many."""
+        self._check(needed, self._most, what)
         if needed > _FREE:
             memory.require(needed, f"{what[0].upper()}{what[1:]} in {self.place}", _REMEDY)
 
     def piecemeal(self, size: int, what: str) -> None:
-        """Refuse what has so many bytes in all, though few at a time are taken, if the file is too small for that."""
-        if size > max(_FREE_PIECEMEAL, _TIMES_PIECEMEAL * self.stored):
-            raise self._absurd(size, what)
+        """Raise FileError if an array that is read in pieces is out of proportion to the file."""
+        if self._complete:
+            self._check(size, max(_FREE_PIECEMEAL, _TIMES_PIECEMEAL * self.stored), what)
 
     def pieces(self, count: int, at_once: int, what: str) -> None:
-        """Refuse so many chunks, some of which are read at once, if few of them can be stored."""
-        if count > max(_FREE_PIECES, self.stored):
+        """Raise FileError if an array has more chunks than the file can store, or too many are read at once."""
+        if self._complete and count > max(_FREE_PIECES, self.stored):
             raise FileError(
-                f"{self.place} has {human_bytes(self.stored)} and {what} has {count} chunks, which cannot all be "
-                "stored: it is damaged, or made to do harm. If it is neither, store it in larger chunks."
+                f"{self.place} has {human_bytes(self.stored)}, but {what} has {count} chunks: the file is damaged or "
+                "malicious. If you trust it, store it in larger chunks."
             )
         self.memory(_BYTES_A_PIECE * at_once, f"reading {at_once} chunks of {what}")
 
     def text(self, times: int = _TIMES) -> int:
-        """How many bytes of text a packed file may unpack to."""
+        """Return the number of bytes that a compressed text file may decompress to."""
         return max(_FREE_TEXT, times * self.stored)
 
-    def _absurd(self, needed: int, what: str) -> FileError:
-        return FileError(
-            f"{self.place} has {human_bytes(self.stored)} and {what} would take {human_bytes(needed)}: it is damaged, "
-            "or made to do harm. If it is neither, unpack it first, or store it in another form."
-        )
-
-
-_REMEDY = "As .npy, .h5 or .zarr it would be read a part at a time."
-
-
-class _Unpacking(io.RawIOBase):
-    """The content of a gzip file, up to a limit."""
-
-    def __init__(self, packed: gzip.GzipFile, place: Path, most: int) -> None:
-        self._packed = packed
-        self._place = place
-        self._left = most
-        self._most = most
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        part = self._packed.read(min(len(buffer), 1 << 20))
-        self._left -= len(part)
-        if self._left < 0:
+    def _check(self, needed: int, most: int, what: str) -> None:
+        if needed > most:
             raise FileError(
-                f"{self._place} unpacks to more than {human_bytes(self._most)}, a hundred times its size or so: it may "
-                "be made to do harm. If you trust it, unpack it first."
+                f"{self.place} has {human_bytes(self.stored)}, but {what} would take {human_bytes(needed)}: the file "
+                "is damaged or malicious. If you trust it, decompress it or convert it to another format."
             )
-        buffer[: len(part)] = part
-        return len(part)
 
 
 def check_regular(place: Path) -> None:
-    """Raise FileError if there is no regular file: opening a pipe may block, and reading a device may never end."""
+    """Raise FileError unless there is a regular file: opening a pipe may block, reading a device may never end."""
     if not place.is_file():
         raise FileError(
             f"{printable(place)} must be a regular file. It is missing, a folder, a device, a pipe or a socket."
@@ -117,28 +98,30 @@ def check_regular(place: Path) -> None:
 
 
 def is_packed(place: Path) -> bool:
-    """Whether a file is gzip's."""
+    """Return whether a file is compressed by gzip."""
     with place.open("rb") as raw:
-        return raw.read(2) == _GZIP
+        return raw.read(2) == b"\x1f\x8b"
+
+
+def opened(place: Path) -> IO[bytes]:
+    """Open a file, decompressed if it is compressed by gzip."""
+    return gzip.open(place) if is_packed(place) else place.open("rb")  # type: ignore[return-value]
 
 
 def text_length(place: Path, most: int) -> int:
-    """How many bytes of text a file has, unpacked; FileError if these are more than it may have. Reads it once."""
+    """Return the number of bytes of a text file, decompressed; FileError if it is above `most`.
+
+    Decompressing takes a tenth of the time of parsing, so a file that is too large is rejected early.
+    """
     if not is_packed(place):
         return place.stat().st_size
-    with unpacked(place, most) as stream:
-        length = 0
+    length = 0
+    with opened(place) as stream:
         while part := stream.read(1 << 20):
             length += len(part)
-        return length
-
-
-@contextmanager
-def unpacked(place: Path, most: int) -> Iterator[IO[bytes]]:
-    """A file's content, unpacked if it is gzip's, of which at most so many bytes are given then."""
-    with place.open("rb") as raw:
-        if is_packed(place):
-            with gzip.GzipFile(fileobj=raw) as inner, io.BufferedReader(_Unpacking(inner, place, most), 1 << 20) as out:
-                yield out
-        else:
-            yield raw
+            if length > most:
+                raise FileError(
+                    f"{place} decompresses to more than {human_bytes(most)}: the file is damaged or malicious. If you "
+                    "trust it, decompress it first."
+                )
+    return length

@@ -1,19 +1,22 @@
-"""The size that a compressed chunk unpacks to, found before it is unpacked.
+"""The size that a compressed chunk decompresses to, found without decompressing all of it.
 
-Zarr and numcodecs have no limit for it: numcodecs allocates what the headers of a zstd, Blosc or LZ4 chunk say
-(``ZSTD_findDecompressedSize``), and gzip, zlib, bz2 and lzma run to their end. So 66 kB can take 2 GB before Zarr
-compares the size with that of the chunk. Headers are read here; formats without one are unpacked up to a limit.
+Zarr and numcodecs do not limit it: numcodecs allocates what the header of a zstd, Blosc or LZ4 chunk claims, and gzip,
+zlib, bz2 and lzma are decompressed to the end. So 66 kB can take 2 GB before Zarr compares the size with that of the
+chunk. Here headers are read, and formats without a header are decompressed up to a limit.
 """
 
 import bz2
 import lzma
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 __all__ = ["COMPRESSORS", "HEADERS", "unpacked_size"]
 
 Raw = bytes | memoryview
+HEADERS = {"blosc", "lz4", "zstd"}
+"""Compressors whose chunks begin with their size."""
+COMPRESSORS = {*HEADERS, "bz2", "gzip", "lzma", "zlib"}
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 """The last three bytes of the magic number of a skippable frame; the first is 0x50 to 0x5F."""
@@ -23,13 +26,16 @@ _MOST_LZMA_MEMORY = 2**28
 
 
 def unpacked_size(codec: Mapping[str, Any], raw: Raw, most: int) -> int:
-    """The number of bytes that a chunk unpacks to, or an upper bound.
+    """Return the number of bytes that a chunk decompresses to, or an upper bound.
 
     Parameters
     ----------
-    codec : the compressor's name, as ``"id"``, and its configuration
-    raw : the chunk
-    most : a size above this need not be exact
+    codec : dict
+        The compressor's configuration, with its name as ``"id"``.
+    raw : bytes or memoryview
+        The chunk.
+    most : int
+        A size above this need not be exact.
 
     Examples
     --------
@@ -39,27 +45,38 @@ def unpacked_size(codec: Mapping[str, Any], raw: Raw, most: int) -> int:
     101
     """
     name = codec["id"]
+    if name == "zstd":
+        return _zstd(raw)
     if name in HEADERS:
-        return HEADERS[name](raw)
-    return _streamed(lambda: _decompressor(codec), raw, most)
+        return int.from_bytes(raw[:4] if name == "lz4" else raw[4:8], "little")
+    size = 0
+    for _ in range(_MOST_STREAMS):  # One stream may follow another.
+        decompressor = _decompressor(codec)
+        size += len(decompressor.decompress(raw, most + 1 - size))
+        raw = decompressor.unused_data.lstrip(b"\0")
+        if not decompressor.eof or size > most or not raw:  # The codec reports a truncated stream.
+            return size
+    raise ValueError(f"a chunk has more than {_MOST_STREAMS} compressed streams")
 
 
-def _lz4(raw: Raw) -> int:
-    return int.from_bytes(raw[:4], "little")
-
-
-def _blosc(raw: Raw) -> int:
-    return int.from_bytes(raw[4:8], "little")
+def _decompressor(codec: Mapping[str, Any]) -> Any:
+    if codec["id"] == "bz2":
+        return bz2.BZ2Decompressor()
+    if codec["id"] == "lzma":
+        form = codec.get("format", lzma.FORMAT_XZ)
+        limit = None if form == lzma.FORMAT_RAW else _MOST_LZMA_MEMORY
+        return lzma.LZMADecompressor(form, limit, codec.get("filters"))
+    return zlib.decompressobj(31 if codec["id"] == "gzip" else 15)
 
 
 def _zstd(raw: Raw) -> int:
-    """The sum over all frames, as numcodecs unpacks them all.
+    """Return the sum over all frames, since numcodecs decompresses all of them.
 
-    If every frame has a content size, numcodecs allocates their sum. Otherwise it runs through the blocks, so a
-    content size that is smaller than what the blocks can hold is not trusted.
+    If every frame has a content size, numcodecs allocates their sum. Otherwise it decompresses block by block, so a
+    content size that is smaller than what the blocks can hold is not used.
     """
     declared, most, complete, at = 0, 0, True, 0
-    while at < len(raw) or not at:  # An empty chunk is not zstd's either.
+    while at < len(raw) or not at:  # An empty chunk is invalid too.
         if raw[at + 1 : at + 4] == _ZSTD_SKIPPABLE and raw[at] >> 4 == 5:
             at += 8 + int.from_bytes(raw[at + 4 : at + 8], "little")
             continue
@@ -71,12 +88,12 @@ def _zstd(raw: Raw) -> int:
 
 
 def _zstd_frame(raw: Raw, at: int) -> tuple[int | None, int, int]:
-    """The content size of a frame if it has one, what its blocks can hold at most, and where the next frame begins.
+    """Return the content size of a frame or None, the most that its blocks can hold, and where the next frame begins.
 
     RFC 8878, 3.1.1: a header, blocks of which one is marked as the last, and an optional checksum.
     """
     if raw[at : at + 4] != _ZSTD or len(raw) < at + 6:
-        raise ValueError("a chunk that is not zstd's")
+        raise ValueError("a chunk is not in zstd format")
     descriptor = raw[at + 4]
     single = descriptor >> 5 & 1
     at += 6 - single + (0, 1, 2, 4)[descriptor & 3]
@@ -90,32 +107,3 @@ def _zstd_frame(raw: Raw, at: int) -> tuple[int | None, int, int]:
         size += _ZSTD_BLOCK if kind == 2 else length
         at += 3 + (1 if kind == 1 else length)
     return content, size, at + 4 * (descriptor >> 2 & 1) if last else len(raw)
-
-
-def _decompressor(codec: Mapping[str, Any]) -> Any:
-    if codec["id"] == "bz2":
-        return bz2.BZ2Decompressor()
-    if codec["id"] == "lzma":
-        form = codec.get("format", lzma.FORMAT_XZ)
-        limit = None if form == lzma.FORMAT_RAW else _MOST_LZMA_MEMORY
-        return lzma.LZMADecompressor(form, limit, codec.get("filters"))
-    return zlib.decompressobj(31 if codec["id"] == "gzip" else 15)
-
-
-def _streamed(make: Callable[[], Any], raw: Raw, most: int) -> int:
-    """What one stream after the other unpacks to, up to one byte more than `most`."""
-    size = 0
-    for _ in range(_MOST_STREAMS):
-        unpack = make()
-        size += len(unpack.decompress(raw, most + 1 - size))
-        if not unpack.eof or size > most:  # Too long, or cut short, which the codec will say.
-            return size
-        raw = unpack.unused_data.lstrip(b"\0")
-        if not raw:
-            return size
-    raise ValueError(f"a chunk of more than {_MOST_STREAMS} compressed streams")
-
-
-HEADERS: dict[str, Callable[[Raw], int]] = {"blosc": _blosc, "lz4": _lz4, "zstd": _zstd}
-"""Compressors whose chunks say what they unpack to."""
-COMPRESSORS = {*HEADERS, "bz2", "gzip", "lzma", "zlib"}

@@ -1,15 +1,19 @@
-"""The one door to files: finds out what a file is, asks its reader what it holds, and picks X."""
+"""Open a matrix file: detect its format, describe the arrays in it, and choose X."""
 
 import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from scipy.sparse import issparse
+
+from relunmd._util import printable
 from relunmd.errors import FileError, InputError, RelunmdError
-from relunmd.io.atomic import check_path, printable
+from relunmd.io.atomic import check_path
 from relunmd.io.readers import (
     hdf5,
     idx,
@@ -21,27 +25,40 @@ from relunmd.io.readers import (
     text_tables,
     zarr_stores,
 )
-from relunmd.io.readers.bounds import Bounds, is_packed, unpacked
-from relunmd.io.readers.contents import Entry, chosen
+from relunmd.io.readers.bounds import Bounds, is_packed, opened
+from relunmd.io.readers.contents import Entry, choose
 
 __all__ = ["Opened", "open_matrix"]
 
 _BEGINNING = 1 << 10
+_MOST_COUNTED = 1000
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
 @dataclass(frozen=True)
 class _Format:
-    """A kind of file: what it is called, how its names end, and its reader."""
+    """A file format.
+
+    Attributes
+    ----------
+    name : str
+    suffixes : tuple of str
+    entries : callable
+        The reader; it takes further arguments for text tables and HDF5.
+    packed : bool
+        Whether files may be compressed by gzip.
+    default : str or None
+        The name of X in such files.
+    """
 
     name: str
     suffixes: tuple[str, ...]
-    entries: Callable[[Path, Bounds], list[Entry]] | None = None
-    """None for those that need more than that."""
+    entries: Callable[..., list[Entry]]
     packed: bool = False
-    """Whether it may come packed by gzip."""
-    usual: tuple[str, ...] = ()
-    """What X is called in it."""
+    default: str | None = None
+
+    def matches(self, name: str) -> bool:
+        return name.endswith(self.suffixes or "\0")
 
 
 _NPY = _Format("NumPy array", (".npy",), numpy_files.npy_entries)
@@ -49,32 +66,43 @@ _NPZ = _Format("NumPy archive", (".npz",), numpy_files.npz_entries)
 _MTX = _Format("Matrix Market", (".mtx",), matrix_market.matrix_market_entries, packed=True)
 _MAT_5 = _Format("MATLAB, version 5 to 7", (".mat",), matlab.matlab_5_entries)
 _MAT_7_3 = _Format("MATLAB, version 7.3", (".mat",), matlab.matlab_7_3_entries)
-_TEXT = _Format("text table", (".csv", ".tsv", ".txt"), packed=True)
+_TEXT = _Format("text table", (".csv", ".tsv", ".txt"), text_tables.text_entries, packed=True)
 _PARQUET = _Format("Parquet", (".parquet", ".pq"), parquet.parquet_entries)
-_HDF5 = _Format("HDF5", (".h5", ".hdf5", ".hdf"))
-_H5AD = _Format("AnnData", (".h5ad",), usual=("X",))
+_HDF5 = _Format("HDF5", (".h5", ".hdf5", ".hdf"), hdf5.hdf5_entries)
+_H5AD = _Format("AnnData", (".h5ad",), hdf5.hdf5_entries, default="X")
 _IDX = _Format("IDX", (".idx", "-ubyte"), idx.idx_entries, packed=True)
 _ZARR = _Format("Zarr", (".zarr",), zarr_stores.zarr_entries)
 _IMAGES = _Format("folder of images", (), image_files.image_entries)
 
 _FORMATS = (_NPY, _NPZ, _MTX, _MAT_5, _MAT_7_3, _TEXT, _PARQUET, _HDF5, _H5AD, _IDX, _ZARR, _IMAGES)
+_SIGNATURES = (
+    (b"\x93NUMPY", _NPY),
+    (b"PK\x03\x04", _NPZ),
+    (b"PK\x05\x06", _NPZ),
+    (matlab.VERSION_7_3, _MAT_7_3),
+    (matlab.VERSION_5, _MAT_5),
+    (b"PAR1", _PARQUET),
+)
 _KNOWN = (
-    ".npy, .npz, .mtx, .mat, .csv, .tsv, .parquet, .h5, .hdf5, .h5ad, .zarr, IDX (these four also as .gz: .mtx, .csv, "
-    ".tsv, IDX), or a folder of grey images"
+    ".npy, .npz, .mtx, .mat, .csv, .tsv, .parquet, .h5, .hdf5, .h5ad, .zarr, IDX (.mtx, .csv, .tsv and IDX also as "
+    ".gz), or a folder of gray images"
 )
 
 
 @dataclass(frozen=True)
 class Opened:
-    """A matrix that is open to be read.
+    """An open matrix file.
 
     Attributes
     ----------
-    place : of the file
-    format : what kind of file it is, in words
-    entry : which of its arrays X is
-    entries : all of them
-    X : an array, a memory map, a SciPy sparse matrix, an HDF5 dataset or Zarr array, or a group of these
+    place : Path
+    format : str
+        The name of the file format.
+    entry : Entry
+        The array that X is.
+    entries : tuple of Entry
+        All arrays in the file.
+    X : ndarray, memmap, sparse matrix, HDF5 dataset, Zarr array or group
     """
 
     place: Path
@@ -86,35 +114,32 @@ class Opened:
 
 @contextmanager
 def open_matrix(path: str | os.PathLike[str], array: str | None = None, names: str | None = None) -> Iterator[Opened]:
-    """Open a matrix file of any known kind.
+    """Open a matrix file of any supported format.
 
-    What a file is, is told by its content first and by its name second; gzip is seen through.
+    The format is detected from the content first, then from the extension; gzip compression is detected too.
 
     Parameters
     ----------
-    path : a file, a Zarr store, or a folder of grey images of one size
-    array : the name of an array, where a file holds several; in HDF5 and Zarr with its groups, "layers/counts"
-    names : of a text table, whether its first line names "columns", its first column "rows", "both" or "none"; if None
-        it is found out (`Opened.entry.note` says what was left out)
+    path : str or path-like
+        A file, a Zarr store, or a folder of gray images of one size.
+    array : str, default=None
+        Which array to use if the file holds several.
+    names : {"none", "columns", "rows", "both"}, default=None
+        For text tables: whether the first line (columns) and the first column (rows) are names, which are left out. By
+        default this is guessed, logged at level INFO, and described in ``Opened.entry.note``.
 
     Yields
     ------
     Opened
-        Whose X is for `relunmd.decompose`, `relunmd.fit_rows` and the estimator while the file is open.
+        What can stay in the file (.npy, HDF5, Zarr) is read while it is used, so the file stays open until the end of
+        the ``with`` block.
 
     Raises
     ------
     FileError
-        The file is not there, is of no known kind, or is damaged.
+        If the file is missing, damaged, or its size is out of proportion to what it claims to hold.
     InputError
-        It holds several matrices and none was named, or has none of that name; the message lists them.
-    MissingDependencyError
-        An optional package is needed; the message says how to install it.
-
-    Notes
-    -----
-    .npy, .h5, .hdf5, .h5ad (CSR) and .zarr stay on the disk and take no memory. The others are read into memory: sparse
-    where they are stored so, and text and Parquet also where they are mostly zeros.
+        If an argument is invalid, or the file holds several matrices and `array` is not given.
 
     Examples
     --------
@@ -131,70 +156,77 @@ def open_matrix(path: str | os.PathLike[str], array: str | None = None, names: s
         raise InputError("A matrix must be in a file. Got the standard input; write it to a file first.")
     place = check_path("path", path)
     with ExitStack() as stack:
-        with _told(place), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Of what odd headers mean; what counts is said.
-            form = _recognised(place)
-            bounds = Bounds(place, _stored_bytes(place))
-            entries = _entries(form, place, bounds, names, stack)
-            entry = chosen(place, entries, array, form.usual)
+        with _file_errors(place), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # About unusual headers.
+            form = _detect(place)
+            if names is not None and (form is not _TEXT or names not in text_tables.NAMES):
+                allowed = (
+                    f"one of {', '.join(text_tables.NAMES)}" if form is _TEXT else f"omitted for a {form.name} file"
+                )
+                raise InputError(f"names must be {allowed}. Got {names!r}.")
+            further = {_TEXT: (names,), _HDF5: (stack,), _H5AD: (stack,)}.get(form, ())
+            entries = form.entries(place, _bounds(place), *further)
+            entry = choose(place, entries, array, form.default)
             X = entry.load()
+            if issparse(X) and entry.stored == "array":  # SciPy does not list which logical MATLAB matrices are sparse.
+                entry = replace(entry, stored=f"sparse, {X.format.upper()}")
             if array is None and len(entries) > 1:
-                entry = replace(entry, note=f"{entry.name!r} is taken, of {len(entries)} arrays")
+                entry = replace(entry, note=f"{entry.name!r} is used, one of {len(entries)} arrays")
         yield Opened(place, form.name, entry, tuple(entries), X)
 
 
-def _entries(form: _Format, place: Path, bounds: Bounds, names: str | None, stack: ExitStack) -> list[Entry]:
-    """What a file of that kind holds; it stays open as long as the stack where it is read later."""
-    if names is not None and (form is not _TEXT or names not in text_tables.NAMES):
-        allowed = f"one of {', '.join(text_tables.NAMES)}" if form is _TEXT else f"left out for a {form.name} file"
-        raise InputError(f"names must be {allowed}. Got {names!r}.")
-    if form is _TEXT:
-        return text_tables.text_entries(place, bounds, names)
-    if form.entries is None:
-        return hdf5.hdf5_entries(place, bounds, stack)
-    return form.entries(place, bounds)
-
-
 @contextmanager
-def _told(place: Path) -> Iterator[None]:
-    """Whatever a file makes its reader raise, as one sentence that can be printed."""
+def _file_errors(place: Path) -> Iterator[None]:
+    """Raise a FileError with one printable sentence for any exception of a reader."""
     name = printable(place)
     try:
         yield
     except RelunmdError as reason:
-        if str(reason).isprintable():
+        text = printable(reason)
+        if text == str(reason):
             raise
-        raise type(reason)(printable(reason)) from reason
+        raise type(reason)(text) from reason
     except FileNotFoundError as reason:
         if place.exists():
-            raise FileError(f"{name} is not complete: {_first_line(reason)}.") from reason
+            raise FileError(f"{name} is incomplete: {_first_line(reason)}.") from reason
         raise FileError(f"There is no file {name}.") from reason
     except MemoryError as reason:
         raise FileError(f"{name} cannot be read: there is too little memory.") from reason
     except PermissionError as reason:
         raise FileError(f"{name} cannot be read: {_first_line(reason)}.") from reason
     except Exception as reason:
-        raise FileError(f"{name} is damaged, or not what its name says: {_first_line(reason)}.") from reason
+        raise FileError(f"{name} is damaged, or its extension is wrong: {_first_line(reason)}.") from reason
 
 
 def _first_line(reason: Exception) -> str:
-    """An exception's words in one line, which may have come from anywhere."""
     line = printable(" ".join((str(reason).splitlines() or [""])[0].split()))
-    return f"{line[:300].rstrip('. :')}" if line else type(reason).__name__
+    return line[:300].rstrip(". :") or type(reason).__name__
 
 
-def _stored_bytes(place: Path) -> int:
+def _bounds(place: Path) -> Bounds:
+    """Return the limits for a file or folder; of a folder at most a thousand files are counted."""
     if not place.is_dir():
-        return place.stat().st_size
-    return sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+        return Bounds(place, place.stat().st_size)
+    sizes = list(islice(_file_sizes(place), _MOST_COUNTED))
+    return Bounds(place, sum(sizes), complete=len(sizes) < _MOST_COUNTED)
 
 
-def _recognised(place: Path) -> _Format:
-    """What kind of file it is."""
+def _file_sizes(folder: str | Path) -> Iterator[int]:
+    """Yield the sizes of files in a folder and in its subfolders, listing no more than what is consumed."""
+    with os.scandir(folder) as found:
+        for file in found:
+            if file.is_dir(follow_symlinks=False):
+                yield from _file_sizes(file.path)
+            elif file.is_file():
+                yield file.stat().st_size
+
+
+def _detect(place: Path) -> _Format:
+    """Return the format of a file or folder."""
     if place.is_dir():
-        return _folder(place)
+        return _detect_folder(place)
     if not place.is_file():
-        place.stat()  # Raises if it is not there.
+        place.stat()  # Raises FileNotFoundError.
         raise FileError(f"{place} must be a file or a folder. It is a device, a pipe or a socket.")
     if place.stat().st_size == 0:
         raise FileError(f"{place} is empty.")
@@ -202,55 +234,43 @@ def _recognised(place: Path) -> _Format:
     if name.endswith(_SPREADSHEETS):
         raise FileError(f"{place} is a spreadsheet; save it as .csv first.")
     packed = is_packed(place)
-    with unpacked(place, 1 << 22) as stream:
+    with opened(place) as stream:
         beginning = stream.read(_BEGINNING)
-    found = _by_content(place, beginning, name.removesuffix(".gz") if packed else name)
+    name = name.removesuffix(".gz")
+    named = next((form for form in _FORMATS if form.matches(name)), None)
+    found = _detect_content(place, beginning, named)
     if found is None:
-        by_name = next((form for form in _FORMATS if name.removesuffix(".gz").endswith(form.suffixes or "\0")), None)
-        if by_name is None:
-            raise FileError(f"{place} must be one of {_KNOWN}. Neither its name nor its content is of these.")
-        raise FileError(
-            f"{place} must be a {by_name.name} file by its name. Its content is not: it begins with {beginning[:12]!r}."
-        )
+        if named is None:
+            raise FileError(f"{place} must be one of {_KNOWN}. Neither its name nor its content is.")
+        raise FileError(f"{place} must be a {named.name} file by its name. It begins with {beginning[:12]!r}.")
     if packed and not found.packed:
-        raise FileError(f"{place} is a {found.name} file packed by gzip; unpack it first.")
+        raise FileError(f"{place} is a {found.name} file compressed by gzip; decompress it first.")
     return found
 
 
-def _by_content(place: Path, beginning: bytes, name: str) -> _Format | None:
-    signs = (
-        (b"\x93NUMPY", _NPY),
-        (b"PK\x03\x04", _NPZ),
-        (b"PK\x05\x06", _NPZ),
-        (matlab.VERSION_7_3, _MAT_7_3),
-        (matlab.VERSION_5, _MAT_5),
-        (b"PAR1", _PARQUET),
-        (hdf5.SIGNATURE, _H5AD if name.endswith(".h5ad") else _HDF5),
-    )
-    for sign, form in signs:
-        if beginning.startswith(sign):
+def _detect_content(place: Path, beginning: bytes, named: _Format | None) -> _Format | None:
+    for signature, form in _SIGNATURES:
+        if beginning.startswith(signature):
             return form
-    if beginning[: len(matrix_market.BANNER)].lower() == matrix_market.BANNER.lower():
+    if beginning.lower().startswith(matrix_market.BANNER):
         return _MTX
     if hdf5.has_signature(place):
-        return _H5AD if name.endswith(".h5ad") else _HDF5
+        return _H5AD if named is _H5AD else _HDF5
     if idx.looks_like_idx(beginning):
         return _IDX
-    if name.endswith(".mat") and beginning[124:128] in (b"\x00\x01IM", b"\x01\x00MI"):
-        return _MAT_5  # Its first 116 bytes may say anything.
-    named = next((form for form in _FORMATS if name.endswith(form.suffixes or "\0")), None)
+    # The first 116 bytes of a MATLAB file are free text; zeros among the first four mean version 4.
+    if named is _MAT_5 and beginning[124:128] in (b"\x00\x01IM", b"\x01\x00MI") and 0 not in beginning[:4]:
+        return _MAT_5
     if named is _TEXT or (named is None and text_tables.looks_like_table(beginning)):
         return _TEXT if text_tables.looks_like_text(beginning) else None
     return None
 
 
-def _folder(place: Path) -> _Format:
+def _detect_folder(place: Path) -> _Format:
     if zarr_stores.is_zarr(place):
         return _ZARR
     if image_files.image_files(place):
         return _IMAGES
     if place.suffix == ".zarr":
         raise FileError(f"{place} must be a Zarr store. It has no zarr.json, .zarray or .zgroup.")
-    raise InputError(
-        f"{place} is a folder that is no Zarr store and has no images in it. Name a file, or one of {_KNOWN}."
-    )
+    raise InputError(f"{place} is a folder without a Zarr store or images. Name a file, or one of {_KNOWN}.")

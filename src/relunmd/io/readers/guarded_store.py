@@ -1,4 +1,4 @@
-"""A folder as a Zarr store in which every file is checked when it is read: its kind, its size, what it unpacks to."""
+"""A folder as a Zarr store that checks every file when it is read: its type, its size, its decompressed size."""
 
 import asyncio
 import atexit
@@ -15,8 +15,8 @@ from zarr.core import sync
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import LocalStore
 
+from relunmd._util import printable
 from relunmd.errors import FileError
-from relunmd.io.atomic import printable
 from relunmd.io.readers.chunk_sizes import HEADERS, unpacked_size
 
 __all__ = ["METADATA", "ChunkPlan", "GuardedStore"]
@@ -27,8 +27,7 @@ _SLACK = 2**16
 _INDEX_ENTRY = 16
 _MISSING = 2**64 - 1
 _MOST_REMEMBERED = 100_000
-_LONGEST_EXIT = 5
-"""Seconds."""
+_EXIT_SECONDS = 5
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,18 @@ class ChunkPlan:
 
     Attributes
     ----------
-    size : bytes of a chunk, decompressed
-    compressor : its name, as ``"id"``, and configuration; None if chunks are not compressed
-    before, after : bytes of checksums around a compressed chunk
-    shard_chunks : number of chunks in a shard; 0 if each chunk has a file of its own
-    index_at_end, index_checksum : where the index of a shard is, and bytes of its checksum
+    size : int
+        Bytes of a chunk, decompressed.
+    compressor : dict or None
+        Its configuration, with its name as ``"id"``.
+    before, after : int
+        Bytes of checksums around a compressed chunk.
+    shard_chunks : int
+        Number of chunks in a shard; 0 if each chunk has its own file.
+    index_at_end : bool
+        Where the index of a shard is.
+    index_checksum : int
+        Bytes of the checksum of the index.
     """
 
     size: int
@@ -58,21 +64,15 @@ class ChunkPlan:
 
     @property
     def most_stored(self) -> int:
-        """Bytes of a file. A packed chunk may be larger than it is, but not by much."""
+        """The largest size of a file; compressed chunks may be slightly larger than their numbers."""
         return 2 * self.size * max(1, self.shard_chunks) + 2 * self.index_size + _SLACK
 
-    @property
-    def most_unpacked(self) -> int:
-        return 2 * self.size + 2 * _SLACK
-
     def check(self, raw: memoryview, byte_range: ByteRequest | None) -> None:
-        """Raise FileError if a file, or a part of it, holds a chunk that unpacks to more than a chunk."""
-        if self.compressor is None or self._is_index(byte_range):
-            return
+        """Raise FileError if a file, or a part of it, holds a chunk that decompresses to more than a chunk."""
         if self.shard_chunks and byte_range is None:
             for start, length in self._index(raw):
                 self._check_chunk(raw[start : start + length])
-        else:
+        elif not self._is_index(byte_range):
             self._check_chunk(raw)
 
     def _is_index(self, byte_range: ByteRequest | None) -> bool:
@@ -81,7 +81,7 @@ class ChunkPlan:
         return byte_range == RangeByteRequest(0, self.index_size)
 
     def _index(self, raw: memoryview) -> list[list[int]]:
-        """The first byte and the length of each chunk that a shard holds."""
+        """Return the first byte and the length of each chunk in a shard."""
         if len(raw) < self.index_size:
             return []  # Zarr raises.
         start = len(raw) - self.index_size if self.index_at_end else 0
@@ -90,25 +90,24 @@ class ChunkPlan:
         return found
 
     def _check_chunk(self, raw: memoryview) -> None:
-        if self.compressor is None:
-            return
-        found = unpacked_size(self.compressor, raw[self.before : len(raw) - self.after], self.most_unpacked)
-        if found > self.most_unpacked:
-            raise FileError(f"it unpacks to {found} bytes or more, and a chunk has {self.size}")
+        if self.compressor is not None:
+            most = 2 * self.size + 2 * _SLACK
+            found = unpacked_size(self.compressor, raw[self.before : len(raw) - self.after], most)
+            if found > most:
+                raise FileError(f"it decompresses to {found} bytes or more instead of {self.size}")
 
 
 class GuardedStore(LocalStore):
-    """A read-only store on the local file system, whose files are checked when they are read.
+    """A read-only store on the local file system that checks files when they are read.
 
-    Their kind and size are checked each time, as a file may be replaced; what they unpack to is checked once.
-    Metadata may have 16 MB a file and 64 MB in all. Chunks are read once their array has a plan, by the array's path.
+    The type and size of a file are checked each time, since it may be replaced; its decompressed size is checked once.
+    Metadata may have 16 MB per file and 64 MB in total. An array can be read once `plans` has its path.
     """
 
     def __init__(self, root: Path | str, *, read_only: bool = True) -> None:
         super().__init__(root, read_only=read_only)
         self.plans: dict[str, ChunkPlan] = {}
         self._metadata: dict[str, int] = {}
-        self._metadata_bytes = 0
         self._checked: set[int] = set()
 
     async def get(
@@ -117,8 +116,8 @@ class GuardedStore(LocalStore):
         if not self._check_file(key):
             return None
         found = await super().get(key, prototype, byte_range)
-        asked = hash((key, byte_range))
-        if found is None or asked in self._checked:
+        request = hash((key, byte_range))
+        if found is None or request in self._checked:
             return found
         plan = self._plan(key)
         if plan is not None and plan.compressor is not None:
@@ -127,7 +126,7 @@ class GuardedStore(LocalStore):
             else:
                 await asyncio.to_thread(self._check, plan, key, found, byte_range)
         if len(self._checked) < _MOST_REMEMBERED:  # So that later passes take no longer.
-            self._checked.add(asked)
+            self._checked.add(request)
         return found
 
     def get_sync(
@@ -147,7 +146,7 @@ class GuardedStore(LocalStore):
         return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
 
     def _plan(self, key: str) -> ChunkPlan | None:
-        """How the array is stored whose chunk this is; None for metadata."""
+        """Return how the array of a chunk is stored; None for metadata."""
         folder, _, name = key.rpartition("/")
         if name in METADATA:
             return None
@@ -158,32 +157,29 @@ class GuardedStore(LocalStore):
         return self.plans[folder]
 
     def _check_file(self, key: str) -> bool:
-        """Whether there is a file. Raise FileError for devices, pipes and files that are too large."""
+        """Return whether there is a file. Raise FileError for devices, pipes and files that are too large."""
         place = self.root / key
         try:
             about = place.stat()
         except (FileNotFoundError, NotADirectoryError):
             return False
         if stat.S_ISDIR(about.st_mode):
-            return False  # Nothing is stored under this key.
+            return False
         if not stat.S_ISREG(about.st_mode):
             raise FileError(f"{printable(place)} must be a regular file. It is a device, a pipe or a socket.")
         plan = self._plan(key)
         if plan is not None and about.st_size > plan.most_stored:
             raise FileError(f"{printable(place)} is damaged: it has {about.st_size} bytes for a chunk of {plan.size}.")
         if plan is None:
-            self._metadata_bytes += about.st_size - self._metadata.get(key, 0)
             self._metadata[key] = about.st_size
-            if about.st_size > _MOST_METADATA or self._metadata_bytes > _MOST_METADATA_IN_ALL:
-                raise FileError(
-                    f"{printable(place)} must describe a Zarr array or group in few bytes. It has {about.st_size}."
-                )
+            if about.st_size > _MOST_METADATA or sum(self._metadata.values()) > _MOST_METADATA_IN_ALL:
+                raise FileError(f"{printable(place)} has too much metadata for a Zarr array: {about.st_size} bytes.")
         return True
 
     def _check(self, plan: ChunkPlan, key: str, found: Buffer, byte_range: ByteRequest | None) -> None:
         try:
             plan.check(found.as_numpy_array().view(np.uint8).data, byte_range)
-        except Exception as reason:  # A damaged chunk makes the decompressors raise all sorts of things.
+        except Exception as reason:  # A damaged chunk makes the decompressors raise various exceptions.
             raise FileError(f"{printable(self.root / key)} is damaged: {reason}.") from reason
 
 
@@ -191,13 +187,13 @@ class GuardedStore(LocalStore):
 def _cancel_reads() -> None:
     """Cancel at exit what is left of a read that failed.
 
-    Zarr does not wait for the other chunks of such a read, and stops its event loop at exit; asyncio then prints a
-    message for each of them. Functions run in the reverse order of their registration, so this one runs before Zarr's.
+    Zarr does not wait for the other chunks of such a read and stops its event loop at exit; asyncio then prints a
+    message for each of them. Functions run in the reverse order of their registration, so this runs before Zarr's.
     """
     loop = sync.loop[0]
     if loop is not None and loop.is_running():
         with suppress(TimeoutError):
-            asyncio.run_coroutine_threadsafe(_cancel_tasks(), loop).result(_LONGEST_EXIT)
+            asyncio.run_coroutine_threadsafe(_cancel_tasks(), loop).result(_EXIT_SECONDS)
 
 
 async def _cancel_tasks() -> None:

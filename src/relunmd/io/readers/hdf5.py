@@ -1,6 +1,6 @@
 """HDF5 files (.h5, .hdf5, .h5ad): datasets, which stay in the file, and sparse matrices stored as groups.
 
-What a file has elsewhere is not followed: links to other files, datasets whose numbers lie in others.
+Links to other files and datasets with their numbers in other files are not followed.
 """
 
 import logging
@@ -18,153 +18,135 @@ from relunmd.errors import FileError
 from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.chunk_sizes import unpacked_size
 from relunmd.io.readers.contents import Entry
-from relunmd.io.readers.stored_files import CSR, check_sizes, is_group, stored_entry
+from relunmd.io.readers.stored_files import check_sizes, stored_entry
+from relunmd.io.sparse_groups import CSR, is_group, own_member
 
-__all__ = ["SIGNATURE", "has_signature", "hdf5_entries", "opened", "own_member", "whole"]
+__all__ = ["has_signature", "hdf5_entries", "opened", "whole"]
 
 log = logging.getLogger("relunmd")
-SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _LARGEST_USER_BLOCK = 2**30
 _SLACK = 2**16
-"""Packed bytes may be more than the numbers they unpack to, by no more than this and as much again."""
+"""Compressed chunks may be larger than their numbers, at most by this and by a factor of two."""
 _MOST_MEMBERS, _DEEPEST = 10_000, 16
 _DEFLATE, _SHUFFLE, _FLETCHER32 = 1, 2, 3
-_HARMLESS_FILTERS = {_SHUFFLE, _FLETCHER32, 5, 6}
-"""HDF5's numbers of filters that are no compressors: shuffle, Fletcher32, N-bit, scale-offset."""
+_NOT_COMPRESSORS = {_SHUFFLE, _FLETCHER32, 5, 6}
+"""HDF5's numbers of filters that do not compress: shuffle, Fletcher32, N-bit, scale-offset."""
 _OUTER_FILTERS = {_SHUFFLE, _FLETCHER32}
-"""Those that keep the size of a chunk, but for a checksum, so that its stored size bounds what it unpacks to."""
+"""Filters that keep the size of a chunk except for a checksum, so that its stored size bounds its decompressed size."""
 _CHECKSUM_BYTES = 4
 _DEFLATE_RATIO = 1032
-"""Bytes that a byte of deflate unpacks to at most."""
+"""The largest number of bytes that a byte of deflate decompresses to."""
 
 
 @contextmanager
 def opened(place: Path) -> Iterator[Any]:
-    """The file, to be read."""
+    """Open a file for reading."""
     h5py = need("h5py", f"{place} is an HDF5 file; it needs", "files")
     with h5py.File(place, "r") as file:
         yield file
 
 
 def has_signature(place: Path) -> bool:
-    """Whether a file is HDF5's, perhaps after 512, 1024, 2048 … bytes of somebody else's."""
+    """Return whether a file is HDF5, perhaps after a user block of 512, 1024, 2048 … bytes."""
     with place.open("rb") as stream:
         size, at = place.stat().st_size, 0
         while at < size and at < _LARGEST_USER_BLOCK:
             stream.seek(at)
-            if stream.read(8) == SIGNATURE:
+            if stream.read(8) == _SIGNATURE:
                 return True
             at = max(512, 2 * at)
     return False
 
 
-def own_member(group: Any, name: str) -> Any | None:
-    """A member that lies in this file; None for links elsewhere and for types."""
-    import h5py
-
-    if name not in group or not isinstance(group.get(name, getlink=True), h5py.HardLink):
-        return None
-    member = group[name]
-    return member if isinstance(member, h5py.Dataset | h5py.Group) else None
-
-
 def hdf5_entries(place: Path, bounds: Bounds, stack: ExitStack) -> list[Entry]:
-    """The arrays and sparse matrices; the file stays open as long as the stack."""
+    """Describe the arrays and sparse matrices; `stack` closes the file."""
     file = stack.enter_context(opened(place))
-    return [stored_entry(place, name, member, bounds, check_dataset) for name, member in _members(file, "", 0, set())]
+    return [stored_entry(place, name, member, bounds, _check) for name, member in _members(file, "", 0, set())]
 
 
 def _members(group: Any, path: str, depth: int, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Datasets and groups that hold a sparse matrix, by their names in the file."""
+    """Yield datasets and groups that hold a sparse matrix, with their paths."""
     import h5py
 
     for name in group:
         member = own_member(group, name)
         if member is None:
             continue
-        place = f"{path}{name}"
         if not is_group(member) or all(own_member(member, part) is not None for part in CSR):
-            yield place, member
+            yield f"{path}{name}", member
             continue
         address = h5py.h5o.get_info(member.id).addr
-        if address not in seen and depth < _DEEPEST and len(seen) < _MOST_MEMBERS:  # Groups may hold themselves.
+        if address not in seen and depth < _DEEPEST and len(seen) < _MOST_MEMBERS:  # Groups may contain themselves.
             seen.add(address)
-            yield from _members(member, f"{place}/", depth + 1, seen)
+            yield from _members(member, f"{path}{name}/", depth + 1, seen)
 
 
-def check_dataset(dataset: Any, place: Path, bounds: Bounds) -> None:
-    """Refuse one that lies elsewhere, or whose size has nothing to do with that of the file."""
+def _check(dataset: Any, place: Path, bounds: Bounds) -> None:
+    """Raise FileError for numbers in other files, and for sizes that are out of proportion to the file."""
+    name = f"{dataset.name!r} in {place}"
     if getattr(dataset, "is_virtual", False) or getattr(dataset, "external", None):
-        raise FileError(f"{dataset.name!r} in {place} has its numbers in other files; copy them into one first.")
+        raise FileError(f"{name} has its numbers in other files; copy them into one file first.")
     check_sizes(dataset, place, bounds)
     chunks = dataset.chunks or dataset.shape
-    whole = prod(-(-side // chunk) * chunk for side, chunk in zip(dataset.shape, chunks, strict=True) if chunk)
-    size, packed = whole * dataset.dtype.itemsize, dataset.id.get_storage_size()
-    if packed > 2 * size + _SLACK:
-        raise FileError(
-            f"{dataset.name!r} in {place} is damaged: {packed} bytes are stored for {size} bytes of numbers."
-        )
-    _check_filters(dataset, place, bounds)
-
-
-def _check_filters(dataset: Any, place: Path, bounds: Bounds) -> None:
-    """Refuse chunks that may unpack to much more than a chunk, as HDF5 has no limit: packed twice, or too large."""
+    count = prod(-(-side // chunk) * chunk for side, chunk in zip(dataset.shape, chunks, strict=True) if chunk)
+    size, stored = count * dataset.dtype.itemsize, dataset.id.get_storage_size()
+    if stored > 2 * size + _SLACK:
+        raise FileError(f"{name} is damaged: {stored} bytes are stored for {size} bytes of numbers.")
     about = dataset.id.get_create_plist()
     filters = [about.get_filter(number)[0] for number in range(about.get_nfilters())]
-    compressors = [number for number in filters if number not in _HARMLESS_FILTERS]
+    compressors = [number for number in filters if number not in _NOT_COMPRESSORS]
     if not compressors:
         return
     if len(compressors) > 1 or len(set(filters)) < len(filters):
-        raise FileError(f"{dataset.name!r} in {place} must be packed once, by one compressor. Got filters {filters}.")
+        raise FileError(f"{name} must be compressed once, by one compressor. Got filters {filters}.")
     if not set(filters[filters.index(compressors[0]) + 1 :]) <= _OUTER_FILTERS:
-        raise FileError(f"{dataset.name!r} in {place} must be compressed after its other filters. Got {filters}.")
-    if not hasattr(dataset.id, "chunk_iter"):  # It came with HDF5 1.12.3.
-        log.info("The chunks of %r are not checked: h5py is built with HDF5 %s", dataset.name, _library_version())
+        raise FileError(f"{name} must be compressed after its other filters. Got filters {filters}.")
+    _check_chunks(dataset, name, filters, bounds)
+
+
+def _check_chunks(dataset: Any, name: str, filters: list[int], bounds: Bounds) -> None:
+    """Raise FileError for chunks that may decompress to much more than a chunk: HDF5 does not limit it."""
+    if not hasattr(dataset.id, "chunk_iter"):
+        log.info("The chunks of %s are not checked: this needs h5py with HDF5 1.12.3 or later", name)
         return
     size = prod(dataset.chunks) * dataset.dtype.itemsize
-    ratio = _DEFLATE_RATIO if compressors == [_DEFLATE] else 0
-    largest, most_memory, doubtful = 0, bounds.most_memory, []
+    ratio, most_memory = _DEFLATE_RATIO if _DEFLATE in filters else 0, bounds.most_memory
+    doubtful: list[tuple[int, ...]] = []
+    largest = 0
 
-    def look(chunk: Any) -> None:
+    def visit(chunk: Any) -> None:
         nonlocal largest
         largest = max(largest, chunk.size)
         if ratio * chunk.size > most_memory:
             doubtful.append(chunk.chunk_offset)
 
-    dataset.id.chunk_iter(look)  # Through the index alone.
+    dataset.id.chunk_iter(visit)  # Reads the index only.
     if largest > 2 * size + _SLACK:
-        raise FileError(f"{dataset.name!r} in {place} is damaged: {largest} bytes are stored for a chunk of {size}.")
+        raise FileError(f"{name} is damaged: {largest} bytes are stored for a chunk of {size}.")
     for offset in doubtful:
-        _check_deflated(dataset, place, filters, offset)
+        _check_deflated(dataset, name, filters, offset, size)
 
 
-def _check_deflated(dataset: Any, place: Path, filters: list[int], offset: tuple[int, ...]) -> None:
-    """Refuse a chunk that unpacks to much more than a chunk; it is unpacked up to that size."""
+def _check_deflated(dataset: Any, name: str, filters: list[int], offset: tuple[int, ...], size: int) -> None:
+    """Raise FileError for a chunk that decompresses to much more than a chunk; it is decompressed up to that size."""
     mask, raw = dataset.id.read_direct_chunk(offset)
     applied = [number for at, number in enumerate(filters) if not mask >> at & 1]
     if _DEFLATE not in applied:
         return
     outer = applied[applied.index(_DEFLATE) + 1 :]
     if _SHUFFLE in outer:
-        raise FileError(f"{dataset.name!r} in {place} must be shuffled before it is deflated. Got filters {filters}.")
-    size = prod(dataset.chunks) * dataset.dtype.itemsize
+        raise FileError(f"{name} must be shuffled before it is deflated. Got filters {filters}.")
     most = 2 * size + _SLACK
     found = unpacked_size({"id": "zlib"}, raw[: len(raw) - _CHECKSUM_BYTES * (_FLETCHER32 in outer)], most)
     if found > most:
         raise FileError(
-            f"{dataset.name!r} in {place} is damaged: the chunk at {offset} unpacks to {found} bytes or more, and a "
-            f"chunk has {size}."
+            f"{name} is damaged: the chunk at {offset} decompresses to {found} bytes or more instead of {size}."
         )
 
 
-def _library_version() -> str:
-    import h5py
-
-    return str(h5py.version.hdf5_version)
-
-
 def whole(dataset: Any, place: Path, bounds: Bounds) -> NDArray[Any]:
-    """All of a dataset, in memory."""
-    check_dataset(dataset, place, bounds)
+    """Read a whole dataset into memory."""
+    _check(dataset, place, bounds)
     bounds.memory(prod(dataset.shape) * np.dtype(dataset.dtype).itemsize, f"{dataset.name!r}")
     return np.asarray(dataset[...])

@@ -1,269 +1,165 @@
-"""MATLAB's files: version 5 to 7, of which the arrays and sparse matrices alone are looked at, and 7.3, which is HDF5.
+"""MATLAB files: versions 5 to 7, and 7.3, which is HDF5.
 
-SciPy reads version 5 too. It makes whatever a file asks for, cells and objects of any size, before anything else can be
-looked at; here the sizes come first.
+Of versions 5 to 7 SciPy lists the variables, and the numbers are read here: scipy.io.loadmat ends the process on an
+unknown type of numbers (scipy pull request #25829, open), and decompresses without a limit (#25166).
 """
 
 import struct
 import zlib
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import io, sparse
 
 from relunmd.errors import FileError
 from relunmd.io.readers import hdf5
 from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.contents import Entry
-from relunmd.io.readers.stored_files import is_group
+from relunmd.io.sparse_groups import is_group, own_member
 
 __all__ = ["VERSION_5", "VERSION_7_3", "matlab_5_entries", "matlab_7_3_entries", "read_variable"]
 
-Array = NDArray[Any]
 VERSION_5, VERSION_7_3 = b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file"
-
-_HEADER = 128
-_MATRIX, _COMPRESSED = 14, 15
-_NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-"""The types that numbers are stored in."""
-_CLASSES = {6: "float64", 7: "float32", 8: "int8", 9: "uint8", 10: "int16", 11: "uint16", 12: "int32", 13: "uint32",
-            14: "int64", 15: "uint64"}  # fmt: skip
-_OTHERS = {1: "cell", 2: "struct", 3: "object", 4: "char", 16: "function", 17: "opaque"}
-_SPARSE = 5
-_COMPLEX, _LOGICAL = 0x08, 0x02
-_PEEK = 1 << 12
-_MOST_VARIABLES = 10_000
+_HEADER, _COMPRESSED = 128, 15
+_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8", 16: "u1"}
+"""The types that numbers and names are stored in."""
+_SPARSE, _COMPLEX, _LOGICAL = 5, 0x800, 0x200
+_DTYPES = {"double": "float64", "single": "float32", "logical": "bool", "sparse": "float64"} | {
+    name: name for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+}
+_OBJECTS = ("object", "opaque")
+_OWN = "__function_workspace__"
+"""What SciPy calls the variable without a name that MATLAB adds for its own use."""
 
 
-@dataclass(frozen=True)
-class _Variable:
-    """A variable that has been found: what it is, and where its element lies in the file."""
+class _Variable(NamedTuple):
+    """A variable, and where its content is in the file."""
 
     name: str
-    kind: int
-    flags: int
     shape: tuple[int, ...]
+    kind: str
+    order: str
+    compressed: bool
     at: int
     size: int
-    compressed: bool
-
-
-class _Elements:
-    """Reads one data element after the other from bytes; ValueError where they end too early."""
-
-    def __init__(self, content: Any, order: str) -> None:
-        self._content = memoryview(content)
-        self._order = order
-        self._at = 0
-
-    def tag(self) -> tuple[int, int]:
-        """The type and length of the next element; its bytes follow."""
-        first = self._number()
-        if first >> 16:  # A small one: its length and type in four bytes, its content in the next four.
-            return first & 0xFFFF, -(first >> 16)
-        return first, self._number()
-
-    def bytes(self) -> tuple[int, memoryview]:
-        """The type and content of the next element."""
-        kind, length = self.tag()
-        small, length = length < 0, abs(length)
-        if small and length > 4:
-            raise ValueError(f"a small element of {length} bytes")
-        part = self._content[self._at : self._at + length]
-        if len(part) < length:
-            raise ValueError("an element is cut short")
-        self._at += 4 if small else -(-length // 8) * 8
-        return kind, part
-
-    def numbers(self) -> Array:
-        kind, part = self.bytes()
-        if kind not in _NUMBERS:
-            raise ValueError(f"numbers of type {kind}")
-        dtype = np.dtype(self._order + _NUMBERS[kind])
-        if len(part) % dtype.itemsize:
-            raise ValueError("an element is cut short")
-        return np.frombuffer(part, dtype)
-
-    def _number(self) -> int:
-        if self._at + 4 > len(self._content):
-            raise ValueError("an element is cut short")
-        (found,) = struct.unpack_from(self._order + "I", self._content, self._at)
-        self._at += 4
-        return int(found)
 
 
 def matlab_5_entries(place: Path, bounds: Bounds) -> list[Entry]:
-    """The variables of a file of version 5 to 7."""
-    with place.open("rb") as stream:
-        order = _byte_order(place, stream)
-        variables = _variables(stream, order, bounds.stored)
+    """Describe the variables of a file of version 5 to 7."""
 
     def entry(found: _Variable) -> Entry:
-        dtype = "bool" if found.flags & _LOGICAL else _CLASSES.get(found.kind, _OTHERS.get(found.kind, "float64"))
-        if found.flags & _COMPLEX:
-            dtype = f"complex {dtype}"
-        stored = "sparse, CSC" if found.kind == _SPARSE else "array"
-        return Entry(found.name, found.shape, dtype, lambda: _load(place, order, found, bounds), stored)
+        stored = "sparse, CSC" if found.kind == "sparse" else "array"
+        dtype = _DTYPES.get(found.kind, found.kind)
+        return Entry(found.name, found.shape, dtype, lambda: _load(place, found, bounds), stored)
 
-    return [entry(found) for found in variables]
-
-
-def _byte_order(place: Path, stream: IO[bytes]) -> str:
-    header = stream.read(_HEADER)
-    if len(header) < _HEADER or header[126:128] not in (b"IM", b"MI"):
-        raise FileError(f"{place} must be a MATLAB file of version 5 or later. Its header is damaged.")
-    return "<" if header[126:128] == b"IM" else ">"
+    variables = map(_Variable._make, (a + b for a, b in zip(io.whosmat(place), _contents(place, bounds), strict=False)))
+    return [entry(found) for found in variables if found.name != _OWN and found.kind not in _OBJECTS]
 
 
-def _variables(stream: IO[bytes], order: str, end: int) -> list[_Variable]:
-    """What is in the file; only the beginning of each variable is read."""
-    found: list[_Variable] = []
-    at = _HEADER
-    while at + 8 <= end and len(found) < _MOST_VARIABLES:
-        stream.seek(at)
-        kind, size = struct.unpack(order + "II", stream.read(8))
-        if kind not in (_MATRIX, _COMPRESSED) or at + 8 + size > end:
-            raise ValueError(f"an element of type {kind} and {size} bytes at byte {at}, of {end}")
-        beginning = stream.read(min(size, _PEEK))
-        if kind == _COMPRESSED:
-            beginning = zlib.decompressobj().decompress(beginning, _PEEK)
-            elements = _Elements(beginning, order)
-            if elements.tag()[0] != _MATRIX:
-                raise ValueError("something compressed that is no array")
-        else:
-            elements = _Elements(beginning, order)
-        variable = _described(elements, at + 8, size, kind == _COMPRESSED)
-        if variable.name and variable.kind not in (3, 17):  # What has no name is MATLAB's own.
-            found.append(variable)
-        at += 8 + size
-    return found
+def _contents(place: Path, bounds: Bounds) -> Iterator[tuple[str, bool, int, int]]:
+    """Yield the byte order, whether it is compressed, the first byte and the length of each variable."""
+    with place.open("rb") as stream:
+        order = "<" if stream.read(_HEADER)[126:128] == b"IM" else ">"
+        while tag := stream.read(8):
+            kind, size = struct.unpack(f"{order}II", tag)
+            at = stream.tell()
+            if at + size > bounds.stored:
+                raise FileError(f"{place} is truncated: a variable has {size} bytes from byte {at} of {bounds.stored}.")
+            yield order, kind == _COMPRESSED, at, size
+            stream.seek(at + size)
 
 
-def _described(elements: _Elements, at: int, size: int, compressed: bool) -> _Variable:
-    flags = elements.numbers()
-    shape = elements.numbers()
-    name = bytes(elements.bytes()[1]).decode("latin-1")
-    if len(flags) != 2 or not 2 <= len(shape) <= 32 or (shape < 0).any():
-        raise ValueError("an array without a shape")
-    word = int(flags[0])
-    return _Variable(name, word & 0xFF, word >> 8 & 0xFF, tuple(shape.tolist()), at, size, compressed)
-
-
-def _load(place: Path, order: str, variable: _Variable, bounds: Bounds) -> Any:
-    """An array or a sparse matrix."""
-    if variable.kind in _OTHERS or variable.flags & _COMPLEX:
-        what = "complex numbers" if variable.flags & _COMPLEX else f"a {_OTHERS[variable.kind]}"
-        raise FileError(f"{variable.name!r} in {place} must be a matrix of real numbers. It is {what}.")
+def _load(place: Path, variable: _Variable, bounds: Bounds) -> Any:
+    """Load a matrix of real numbers."""
+    name, shape = f"{variable.name!r} in {place}", variable.shape
+    if variable.kind not in _DTYPES:
+        raise FileError(f"{name} must be a matrix of real numbers. It is a {variable.kind}.")
     with place.open("rb") as stream:
         stream.seek(variable.at)
-        if variable.compressed:
-            elements = _decompressed(stream, variable, order, bounds)
-        else:
-            bounds.memory(variable.size, f"the variable {variable.name!r}")
-            elements = _Elements(stream.read(variable.size), order)
-    _described(elements, 0, 0, False)
-    if variable.kind == _SPARSE:
-        return _sparse(place, elements, variable, bounds)
-    A = elements.numbers()
-    if len(A) != prod(variable.shape):
-        raise FileError(
-            f"{variable.name!r} in {place} must have {prod(variable.shape)} numbers for its shape {variable.shape}. "
-            f"It has {len(A)}."
-        )
-    A = A.view(np.bool_) if variable.flags & _LOGICAL and A.dtype.itemsize == 1 and (A <= 1).all() else A
-    return A.reshape(variable.shape, order="F")
-
-
-def _decompressed(stream: IO[bytes], variable: _Variable, order: str, bounds: Bounds) -> _Elements:
-    """What a compressed element holds, which tells its size in its first bytes."""
-    unpack = zlib.decompressobj()
-    content, left = bytearray(), variable.size
-    needed = 8
-    while len(content) < needed and not unpack.eof and (left > 0 or unpack.unconsumed_tail):
-        part = unpack.unconsumed_tail or stream.read(min(left, 1 << 18))
-        left -= 0 if unpack.unconsumed_tail else len(part)
-        content += unpack.decompress(part, 1 << 20)
-        if needed == 8 and len(content) >= 8:
-            needed = 8 + struct.unpack_from(order + "I", content, 4)[0]
-            bounds.memory(needed, f"the variable {variable.name!r}")
-        if not part:
-            break
-    if len(content) < needed:
-        raise ValueError(f"the variable {variable.name!r} is cut short")
-    elements = _Elements(content, order)
-    elements.tag()
-    return elements
-
-
-def _sparse(place: Path, elements: _Elements, variable: _Variable, bounds: Bounds) -> Any:
-    from scipy import sparse
-
-    if len(variable.shape) != 2:
-        raise FileError(f"{variable.name!r} in {place} must have two dimensions. Got {variable.shape}.")
-    indices, indptr, data = elements.numbers(), elements.numbers(), elements.numbers()
-    bounds.memory(8 * sum(variable.shape), f"a matrix of {variable.shape[0]} × {variable.shape[1]}")
+        content = stream.read(variable.size)
+    if variable.compressed:
+        decompressor = zlib.decompressobj()
+        size = struct.unpack(f"{variable.order}4xI", decompressor.decompress(content, 8))[0]
+        bounds.memory(size, f"the variable {variable.name!r}")
+        content = decompressor.decompress(decompressor.unconsumed_tail, max(1, size))
+    elements = _elements(content, variable.order)
+    flags = int(next(elements)[0])
+    next(elements), next(elements)  # The shape and the name.
+    if flags & _COMPLEX:
+        raise FileError(f"{name} must be a matrix of real numbers. It is complex.")
+    if flags & 0xFF != _SPARSE:
+        A = next(elements)
+        return (A.astype(bool) if flags & _LOGICAL else A).reshape(shape, order="F")
+    bounds.memory(8 * sum(shape), f"a matrix of {' × '.join(map(str, shape))}")
+    indices, indptr, data = (A.astype(A.dtype.newbyteorder("=")) for A in islice(elements, 3))
     stored = int(indptr[-1]) if len(indptr) else 0
-    if len(indptr) != variable.shape[1] + 1 or not 0 <= stored <= min(len(indices), len(data)):
-        raise FileError(f"{variable.name!r} in {place} is damaged: its columns do not fit its {len(data)} entries.")
-    native = [A.astype(A.dtype.newbyteorder("="), copy=False) for A in (data[:stored], indices[:stored], indptr)]
-    native[0] = native[0].astype(bool) if variable.flags & _LOGICAL else native[0]
-    return sparse.csc_array((native[0], native[1], native[2]), shape=variable.shape)
+    if not 0 <= stored <= min(len(indices), len(data)):
+        raise FileError(f"{name} is damaged: its columns do not fit its {len(data)} entries.")
+    data = data.astype(bool) if flags & _LOGICAL else data
+    return sparse.csc_array((data[:stored], indices[:stored], indptr), shape=shape)
+
+
+def _elements(content: bytes, order: str) -> Iterator[NDArray[Any]]:
+    """Yield the arrays that a variable consists of; ValueError if one is truncated or of an unknown type."""
+    at = 0
+    while True:
+        if at + 8 > len(content):
+            raise ValueError("a variable is truncated")
+        kind, length = struct.unpack_from(f"{order}II", content, at)
+        start = at + 8
+        if kind >> 16:  # A small element has its length and type in four bytes, its content in the next four.
+            kind, length, start = kind & 0xFFFF, kind >> 16, at + 4
+        if kind not in _TYPES or start + length > len(content):
+            raise ValueError(f"a variable has {length} bytes of type {kind} at byte {start} of {len(content)}")
+        dtype = np.dtype(order + _TYPES[kind])
+        yield np.frombuffer(memoryview(content)[start : start + length], dtype)
+        at = start + -(-length // 8) * 8 if start == at + 8 else at + 8
 
 
 def matlab_7_3_entries(place: Path, bounds: Bounds) -> list[Entry]:
-    """The variables of a file of version 7.3, which is HDF5 and has every matrix the other way round."""
+    """Describe the variables of a file of version 7.3, which stores every matrix transposed."""
+    entries = []
     with hdf5.opened(place) as file:
-        entries = []
         for name in file:
-            member = hdf5.own_member(file, name)
+            member = own_member(file, name)
             if member is None or name.startswith("#") or "MATLAB_object_decode" in member.attrs:
                 continue
             rows = member.attrs.get("MATLAB_sparse")
-            if is_group(member):
-                if rows is not None and hdf5.own_member(member, "jc") is not None:
-                    entries.append(_sparse_entry_7_3(place, name, member, int(np.asarray(rows).ravel()[0]), bounds))
-                continue
-            kind = member.attrs.get("MATLAB_class", b"double")
-            kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
-            dtype = kind if kind in ("char", "cell", "struct") else member.dtype.name
-            entries.append(Entry(name, tuple(member.shape[::-1]), dtype, _loader_7_3(place, name, bounds)))
-        return entries
+            if not is_group(member):
+                kind = member.attrs.get("MATLAB_class", b"double")
+                kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
+                dtype = kind if kind in ("char", "cell", "struct") else member.dtype.name
+                load = _loader_7_3(place, name, None, bounds)
+                entries.append(Entry(name, tuple(member.shape[::-1]), dtype, load))
+            elif rows is not None and own_member(member, "jc") is not None:
+                shape = int(np.asarray(rows).ravel()[0]), int(member["jc"].shape[0]) - 1
+                data = own_member(member, "data")
+                dtype = "float64" if data is None else data.dtype.name
+                entries.append(Entry(name, shape, dtype, _loader_7_3(place, name, shape, bounds), "sparse, CSC"))
+    return entries
 
 
-def _loader_7_3(place: Path, name: str, bounds: Bounds) -> Any:
-    def load() -> Array:
+def _loader_7_3(place: Path, name: str, shape: tuple[int, int] | None, bounds: Bounds) -> Any:
+    """Return a function that loads an array, or a sparse matrix if its shape is given."""
+
+    def load() -> Any:
         with hdf5.opened(place) as file:
-            return hdf5.whole(file[name], place, bounds).T
+            if shape is None:
+                return hdf5.whole(file[name], place, bounds).T
+            bounds.memory(8 * sum(shape), f"a matrix of {shape[0]} × {shape[1]}")
+            members = (own_member(file[name], part) for part in ("data", "ir", "jc"))
+            parts = [np.zeros(0) if found is None else hdf5.whole(found, place, bounds) for found in members]
+        return sparse.csc_array((parts[0], parts[1].astype(np.int64), parts[2].astype(np.int64)), shape=shape)
 
     return load
 
 
-def _sparse_entry_7_3(place: Path, name: str, group: Any, rows: int, bounds: Bounds) -> Entry:
-    columns = int(group["jc"].shape[0]) - 1
-
-    def load() -> Any:
-        from scipy import sparse
-
-        bounds.memory(8 * (rows + columns), f"a matrix of {rows} × {columns}")
-        with hdf5.opened(place) as file:
-            found = {part: hdf5.own_member(file[name], part) for part in ("jc", "data", "ir")}
-            indptr = hdf5.whole(found["jc"], place, bounds)
-            parts = [
-                np.zeros(0) if found[part] is None else hdf5.whole(found[part], place, bounds)
-                for part in ("data", "ir")
-            ]
-        return sparse.csc_array((parts[0], parts[1].astype(np.int64), indptr.astype(np.int64)), shape=(rows, columns))
-
-    data = hdf5.own_member(group, "data")
-    dtype = "float64" if data is None else data.dtype.name
-    return Entry(name, (rows, columns), dtype, load, "sparse, CSC")
-
-
 def read_variable(place: Path, name: str) -> Any:
-    """A variable of a file of version 5 to 7."""
+    """Read a variable of a file of version 5 to 7."""
     bounds = Bounds(place, place.stat().st_size)
     for entry in matlab_5_entries(place, bounds):
         if entry.name == name:

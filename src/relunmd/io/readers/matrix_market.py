@@ -1,40 +1,34 @@
-"""Matrix Market files, .mtx and .mtx.gz, dense or with coordinates.
+"""Matrix Market files (.mtx and .mtx.gz), dense or sparse.
 
-SciPy's reader is faster, but SciPy 1.17's writes past its arrays where a file has more numbers than its header says,
-and ends the process on some damaged files. NumPy's parser of text takes about 0.7 µs a line and does neither.
+The header is parsed here and the numbers by numpy.loadtxt. scipy.io.mmread (SciPy 1.17) is faster, but a damaged file
+with a line of some megabytes ends the process with a segmentation fault (compare scipy issue #19949), it fails for
+comments between the entries, and it fills up a truncated symmetric array with zeros.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from relunmd.errors import FileError
-from relunmd.io.readers.bounds import Bounds, text_length, unpacked
+from relunmd.io.readers.bounds import Bounds, opened, text_length
 from relunmd.io.readers.contents import Entry
 
 __all__ = ["BANNER", "matrix_market_entries"]
 
 Array = NDArray[Any]
-BANNER = b"%%MatrixMarket"
+BANNER = b"%%matrixmarket"
 _TIMES = 30
-"""How many times its size a packed one may have; its lines are too different to be packed better."""
+"""The largest compression ratio: lines of numbers cannot be compressed better."""
 _LONGEST_LINE = 1 << 16
 _MOST_COMMENTS = 1 << 20
-_CHUNK = 1 << 22
 _BYTES_AN_ENTRY = 24
-_FIELDS = {
-    "real": "float64",
-    "double": "float64",
-    "pattern": "float64",
-    "integer": "int64",
-    "unsigned-integer": "int64",
-}
-_EMPTY_LINES = re.compile(rb"\n\s*\n")
-_SYMMETRIES = ("general", "symmetric")
+_FIELDS = dict.fromkeys(("real", "double", "pattern"), "float64") | dict.fromkeys(
+    ("integer", "unsigned-integer"), "int64"
+)
 _MOST_WHOLE = 2.0**53
 
 
@@ -43,93 +37,92 @@ class _Header(NamedTuple):
     stored: int
     coordinate: bool
     field: str
-    symmetry: str
+    symmetric: bool
 
     @property
     def columns(self) -> int:
-        """How many numbers a line has."""
+        """The number of numbers in a line."""
         return 1 if not self.coordinate else 2 if self.field == "pattern" else 3
 
 
 def matrix_market_entries(place: Path, bounds: Bounds) -> list[Entry]:
-    """The matrix, sparse or not."""
-    most = bounds.text(_TIMES)
-    length = text_length(place, most)
-    with unpacked(place, most) as stream:
-        header = _header(place, stream)
-    if header.stored * 2 * header.columns > length + 2:  # A digit and what ends it.
-        raise FileError(
-            f"{place} is cut short, or damaged: its header says {header.stored} entries, which do not fit into it."
-        )
+    """Describe the matrix."""
+    length = text_length(place, bounds.text(_TIMES))
+    with opened(place) as stream:
+        header = _header(place, _lines(place, stream))
+    if header.stored * 2 * header.columns > length + 2:  # A digit and a separator each.
+        raise FileError(f"{place} is truncated or damaged: it is too short for the {header.stored} entries it claims.")
 
     def load() -> Any:
         if header.coordinate:
             bounds.memory(2 * header.stored * _BYTES_AN_ENTRY + 8 * sum(header.shape), "its matrix")
         else:
             bounds.memory(2 * header.shape[0] * header.shape[1] * 8, "its matrix")
-        with unpacked(place, most) as stream:
-            _header(place, stream)
-            numbers = _numbers(place, stream, header)
+        with opened(place) as stream:
+            lines = _lines(place, stream)
+            _header(place, lines)
+            numbers = np.loadtxt(lines, np.float64, comments=None, ndmin=2, max_rows=header.stored)
+            if len(numbers) < header.stored or next(lines, None) is not None:
+                found = len(numbers) if len(numbers) < header.stored else "more"
+                raise FileError(f"{place} must have {header.stored} entries by its header. It has {found}.")
+        if header.stored and numbers.shape[1] != header.columns:
+            raise FileError(f"{place} must have {header.columns} numbers in a line. It has {numbers.shape[1]}.")
+        numbers = numbers.reshape(header.stored, header.columns)
         return _sparse(place, numbers, header) if header.coordinate else _dense(numbers[:, 0], header)
 
-    form = "sparse, COO" if header.coordinate else "array"
-    return [Entry("", header.shape, _FIELDS[header.field], load, form)]
+    return [Entry("", header.shape, _FIELDS[header.field], load, "sparse, COO" if header.coordinate else "array")]
 
 
-def _numbers(place: Path, stream: IO[bytes], header: _Header) -> Array:
-    """The numbers after the header, as many rows as it says."""
-    found, filled = np.empty((header.stored, header.columns)), 0
-    for lines in _lines(place, stream):
-        part = np.loadtxt(lines, np.float64, comments="%", ndmin=2) if lines else np.empty((0, header.columns))
-        if len(part) and part.shape[1] != header.columns:
-            raise FileError(f"{place} must have {header.columns} numbers in a line. It has lines of {part.shape[1]}.")
-        if filled + len(part) > len(found):
-            raise FileError(f"{place} must have the {header.stored} entries that its header says. It has more.")
-        found[filled : filled + len(part)] = part
-        filled += len(part)
-    if filled < len(found):
-        raise FileError(f"{place} must have the {header.stored} entries that its header says. It has {filled}.")
-    return found
-
-
-def _lines(place: Path, stream: IO[bytes]) -> Iterator[list[str]]:
-    """The lines after the header without empty ones, of which there may be many, and comments."""
-    left, comments, more = b"", 0, True
-    while more:
-        part = stream.read(_CHUNK)
-        more = bool(part)
-        text = left + part
-        end = text.rfind(b"\n") + 1 if more else len(text)
-        left = text[end:]
-        if len(left) > _LONGEST_LINE:
+def _lines(place: Path, stream: IO[bytes]) -> Iterator[str]:
+    """Yield the first line and all lines of numbers, without comments and empty lines."""
+    yield stream.readline(_LONGEST_LINE).decode("ascii", "replace")
+    skipped, unfinished = 0, False
+    while line := stream.readline(_LONGEST_LINE + 1):
+        if unfinished or line.isspace() or line.lstrip().startswith(b"%"):
+            unfinished = not line.endswith(b"\n")
+            skipped += len(line)
+            if skipped > _MOST_COMMENTS:
+                raise FileError(
+                    f"{place} must have at most {_MOST_COMMENTS} bytes of comments and empty lines. It has more."
+                )
+        elif len(line) > _LONGEST_LINE:
             raise FileError(f"{place} must have lines of at most {_LONGEST_LINE} bytes. It has a longer one.")
-        lines = _EMPTY_LINES.sub(b"\n", text[:end]).strip().decode("ascii").split("\n")
-        if b"%" in text:
-            entries = [line for line in lines if not line.startswith("%")]
-            comments += sum(map(len, lines)) - sum(map(len, entries)) + len(lines) - len(entries)
-            _check_comments(place, comments)
-            lines = entries
-        yield [line for line in lines if line]
+        else:
+            yield line.decode("ascii")
 
 
-def _check_comments(place: Path, length: int) -> None:
-    if length > _MOST_COMMENTS:
-        raise FileError(f"{place} must have at most {_MOST_COMMENTS} bytes of comments and empty lines. It has more.")
+def _header(place: Path, lines: Iterator[str]) -> _Header:
+    words = next(lines, "").lower().split()
+    if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"] or words[2] not in ("coordinate", "array"):
+        raise FileError(f"{place} must begin with a line such as '%%MatrixMarket matrix coordinate real general'.")
+    layout, field, symmetry = words[2:]
+    if field not in _FIELDS or symmetry not in ("general", "symmetric"):
+        raise FileError(
+            f"{place} must hold real numbers, general or symmetric. Got {field[:40]!r} and {symmetry[:40]!r}."
+        )
+    line = next(lines, "")
+    coordinate = layout == "coordinate"
+    numbers = line.split()
+    if len(numbers) != 2 + coordinate or not all(part.isdigit() and len(part) < 19 for part in numbers):
+        raise FileError(f"{place} must have its size in integers after the comments. Got {line[:60]!r}.")
+    m, n, *stored = map(int, numbers)
+    if min(m, n) == 0:
+        raise FileError(f"{place} must not be empty. Got a matrix of {m} × {n}.")
+    if symmetry == "symmetric" and m != n:
+        raise FileError(f"{place} must be square to be symmetric. It is {m} × {n}.")
+    dense = m * n if symmetry == "general" else m * (m + 1) // 2
+    return _Header((m, n), stored[0] if coordinate else dense, coordinate, field, symmetry == "symmetric")
 
 
 def _sparse(place: Path, numbers: Array, header: _Header) -> Any:
-    from scipy import sparse
-
     places = numbers[:, :2]
-    inside = (places >= 1) & (places <= header.shape) & (places == np.floor(places))
+    inside = ((places >= 1) & (places <= header.shape) & (places == np.floor(places))).all(axis=1)
     if not inside.all():
-        wrong = places[~inside.all(axis=1)][0].tolist()
-        raise FileError(
-            f"{place} must have entries in rows and columns from 1 to {header.shape}. It has one in {wrong}."
-        )
+        wrong = places[~inside][0].tolist()
+        raise FileError(f"{place} must have entries in rows and columns from 1 to {header.shape}. Got one in {wrong}.")
     rows, columns = (places.T - 1).astype(np.int64 if max(header.shape) >= 2**31 else np.int32)
     values = np.ones(len(numbers)) if header.field == "pattern" else _typed(numbers[:, 2], header)
-    if header.symmetry == "symmetric":
+    if header.symmetric:
         off = rows != columns
         rows, columns = np.concatenate([rows, columns[off]]), np.concatenate([columns, rows[off]])
         values = np.concatenate([values, values[off]])
@@ -137,47 +130,18 @@ def _sparse(place: Path, numbers: Array, header: _Header) -> Any:
 
 
 def _dense(values: Array, header: _Header) -> Array:
-    """All entries column by column; of a symmetric matrix those from the diagonal down."""
+    """Return all entries, stored by columns; of a symmetric matrix the lower triangle is stored."""
+    if not header.symmetric:
+        return _typed(values.reshape(header.shape, order="F"), header)
     A = np.zeros(header.shape, order="F")
-    if header.symmetry == "general":
-        A[...] = values.reshape(header.shape, order="F")
-    else:
-        upper = np.triu_indices(header.shape[0])
-        A.T[upper] = values
-        A[upper] = A.T[upper]
+    upper = np.triu_indices(header.shape[0])
+    A.T[upper] = values
+    A[upper] = values
     return _typed(A, header)
 
 
 def _typed(values: Array, header: _Header) -> Array:
-    whole = _FIELDS[header.field] == "int64" and bool((np.abs(values) < _MOST_WHOLE).all())
-    return values.astype(np.int64) if whole and (values == np.floor(values)).all() else values
-
-
-def _header(place: Path, stream: IO[bytes]) -> _Header:
-    words = stream.readline(_LONGEST_LINE).decode("ascii", "replace").lower().split()
-    if (
-        len(words) != 5
-        or words[0] != "%%matrixmarket"
-        or words[1] != "matrix"
-        or words[2] not in ("coordinate", "array")
-    ):
-        raise FileError(f"{place} must begin with a line such as '%%MatrixMarket matrix coordinate real general'.")
-    if words[3] not in _FIELDS or words[4] not in _SYMMETRIES:
-        raise FileError(
-            f"{place} must hold real numbers, general or symmetric. It says {words[3][:40]!r}, {words[4][:40]!r}."
-        )
-    comments = 0
-    while (line := stream.readline(_MOST_COMMENTS + 1)) and (not line.strip() or line.lstrip().startswith(b"%")):
-        comments += len(line)
-        _check_comments(place, comments)
-    coordinate = words[2] == "coordinate"
-    numbers = line.split()
-    if len(numbers) != (3 if coordinate else 2) or not all(part.isdigit() and len(part) < 19 for part in numbers):
-        raise FileError(f"{place} must tell its size in whole numbers after its comments. Got {line[:60]!r}.")
-    m, n = int(numbers[0]), int(numbers[1])
-    if min(m, n) == 0:
-        raise FileError(f"{place} must not be empty. Got a matrix of {m} × {n}.")
-    if words[4] == "symmetric" and m != n:
-        raise FileError(f"{place} must be square to be symmetric. It is {m} × {n}.")
-    dense = m * n if words[4] == "general" else m * (m + 1) // 2
-    return _Header((m, n), int(numbers[2]) if coordinate else dense, coordinate, words[3], words[4])
+    """Return integers if the header claims them and float64 holds them exactly."""
+    if _FIELDS[header.field] == "float64" or (np.abs(values) >= _MOST_WHOLE).any() or (values % 1).any():
+        return values
+    return values.astype(np.int64)

@@ -9,8 +9,7 @@ import numpy as np
 from relunmd._util import need
 from relunmd.errors import FileError
 from relunmd.io.readers.bounds import Bounds
-from relunmd.io.readers.collected import Collected, least_bytes
-from relunmd.io.readers.contents import Entry
+from relunmd.io.readers.contents import Entry, RowBlocks
 
 __all__ = ["parquet_entries", "parquet_groups", "parquet_rows"]
 
@@ -19,67 +18,53 @@ _BATCH_BYTES = 1 << 25
 
 
 def parquet_entries(place: Path, bounds: Bounds) -> list[Entry]:
-    """The columns as one matrix, those that name the rows left out."""
-    parquet = _parquet(place)
-    with parquet.ParquetFile(place) as file:
-        fields, left_out = _numeric(place, file.schema_arrow)
-        height = int(file.metadata.num_rows)
-        groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
-    if height == 0:
+    """Describe the columns as one matrix, without those that hold names of rows."""
+    with _opened(place) as file:
+        names, omitted, dtype = _numeric(place, file.schema_arrow)
+        groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
+        shape = int(file.metadata.num_rows), len(names)
+        largest = max((group.total_byte_size for group in groups), default=0)
+    if shape[0] == 0:
         raise FileError(f"{place} must not be empty. It has no rows.")
-    dtype = _dtype(fields)
-    shape = height, len(fields)
-    bounds.piecemeal(height * len(fields) * dtype.itemsize, f"its table of shape {shape}")
-    bounds.memory(_working_bytes(shape, dtype) + least_bytes(shape, dtype), f"its table of shape {shape}")
-    bounds.memory(max(groups), "a row group")  # Pages of all of its columns are decompressed at once.
-
-    def load() -> Any:
-        return _loaded(place, bounds, None, height)
-
-    several = len(left_out) > 1
-    names = ", ".join(map(repr, left_out))
-    note = f"the column{'s' * several} {names} of names {'are' if several else 'is'} left out" if left_out else ""
-    return [Entry("", shape, str(dtype), load, "columns", note=note, columns=tuple(field.name for field in fields))]
+    table = f"its table of shape {shape}"
+    size = shape[0] * shape[1] * dtype.itemsize
+    bounds.piecemeal(size, table)
+    # A batch is in memory as columns, as rows, and as a part of the matrix.
+    batch = 4 * min(shape[0], _batch_rows(shape[1], dtype)) * shape[1] * dtype.itemsize
+    bounds.memory(batch + min(size, 4 * (shape[0] + 1)), table)  # At least as an array, or as a sparse matrix of zeros.
+    bounds.memory(largest, "a row group")  # Pages of all of its columns are decompressed at once.
+    listed = ", ".join(map(repr, omitted))
+    note = f"the column{'s'[: len(omitted) > 1]} {listed} of names {'are' if len(omitted) > 1 else 'is'} left out"
+    load = lambda: _load(place, bounds, None, shape[0])  # noqa: E731
+    return [Entry("", shape, str(dtype), load, "columns", note=note if omitted else "", columns=tuple(names))]
 
 
 def parquet_groups(place: Path) -> list[int]:
-    """How many rows each row group has that has any."""
-    with _parquet(place).ParquetFile(place) as file:
+    """Return the number of rows of each row group."""
+    with _opened(place) as file:
         return [int(file.metadata.row_group(i).num_rows) for i in range(file.metadata.num_row_groups)]
 
 
 def parquet_rows(place: Path, groups: list[int]) -> Any:
-    """Some row groups as one matrix."""
+    """Read some row groups as one matrix."""
     heights = parquet_groups(place)
-    return _loaded(place, Bounds(place, place.stat().st_size), groups, sum(heights[group] for group in groups))
+    return _load(place, Bounds(place, place.stat().st_size), groups, sum(heights[group] for group in groups))
 
 
-def _parquet(place: Path) -> Any:
-    return need("pyarrow.parquet", f"{place} is a Parquet file; it needs", "parquet")
-
-
-def _dtype(fields: list[Any]) -> np.dtype[Any]:
-    return np.result_type(*(field.type.to_pandas_dtype() for field in fields))
+def _opened(place: Path) -> Any:
+    return need("pyarrow.parquet", f"{place} is a Parquet file; it needs", "parquet").ParquetFile(place)
 
 
 def _batch_rows(width: int, dtype: np.dtype[Any]) -> int:
     return max(1, _BATCH_BYTES // (width * dtype.itemsize))
 
 
-def _working_bytes(shape: tuple[int, int], dtype: np.dtype[Any]) -> int:
-    """What a batch takes while it is read: as columns, as rows, and what is made of it."""
-    return 4 * min(shape[0], _batch_rows(shape[1], dtype)) * shape[1] * dtype.itemsize
-
-
-def _loaded(place: Path, bounds: Bounds, groups: list[int] | None, height: int) -> Any:
-    rows = Collected()
-    with _parquet(place).ParquetFile(place) as file:
-        fields, _ = _numeric(place, file.schema_arrow)
-        dtype = _dtype(fields)
-        names = [field.name for field in fields]
-        batches = file.iter_batches(_batch_rows(len(fields), dtype), groups, names, use_threads=False)
-        for batch in batches:
-            block = np.empty((batch.num_rows, len(fields)), dtype)
+def _load(place: Path, bounds: Bounds, groups: list[int] | None, height: int) -> Any:
+    rows = RowBlocks()
+    with _opened(place) as file:
+        names, _, dtype = _numeric(place, file.schema_arrow)
+        for batch in file.iter_batches(_batch_rows(len(names), dtype), groups, names, use_threads=False):
+            block = np.empty((batch.num_rows, len(names)), dtype)
             for at, column in enumerate(batch.columns):
                 if column.null_count:
                     raise FileError(f"{place} must have no missing values. Column {names[at]!r} has some.")
@@ -87,32 +72,33 @@ def _loaded(place: Path, bounds: Bounds, groups: list[int] | None, height: int) 
             rows.add(block)
             bounds.memory(rows.nbytes + 4 * block.nbytes, "its table")
     if rows.height != height:
-        raise FileError(f"{place} must have the {height} rows it tells. It has {rows.height}.")
-    return rows.whole()
+        raise FileError(f"{place} must have {height} rows by its metadata. It has {rows.height}.")
+    return rows.assemble()
 
 
-def _numeric(place: Path, schema: Any) -> tuple[list[Any], list[str]]:
-    """The columns of numbers, and the names of those that name the rows: Pandas' index, or a first one of words."""
+def _numeric(place: Path, schema: Any) -> tuple[list[str], list[str], np.dtype[Any]]:
+    """Return the names of the columns of numbers, those of the columns of row names, and the common dtype.
+
+    Row names are in pandas' index, or in a first column of text.
+    """
     from pyarrow import types
 
     index = {name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)}
-    fields, left_out = [], []
+    names, omitted, dtypes = [], [], []
     for at, field in enumerate(schema):
         kind = field.type
-        if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-            if field.name not in index and not _INDEX.fullmatch(field.name):
-                fields.append(field)
-            else:
-                left_out.append(field.name)
-        elif field.name in index or at == 0:
-            left_out.append(field.name)
+        numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        if field.name in index or (_INDEX.fullmatch(field.name) if numeric else at == 0):
+            omitted.append(field.name)
+        elif numeric:
+            names.append(field.name)
+            dtypes.append(kind.to_pandas_dtype())
         else:
             raise FileError(
-                f"{place} must have columns of numbers alone. Its column {field.name!r} has the type {kind}; leave it "
-                "out."
+                f"{place} must have columns of numbers only. Its column {field.name!r} has the type {kind}; remove it."
             )
-    if not fields:
-        raise FileError(f"{place} must have columns of numbers. It has none.")
-    if len({field.name for field in fields}) < len(fields):
+    if not names:
+        raise FileError(f"{place} must have columns of numbers. It has no such column.")
+    if len(set(names)) < len(names):
         raise FileError(f"{place} must have columns of different names. Some of its columns have the same.")
-    return fields, left_out
+    return names, omitted, np.result_type(*dtypes)
