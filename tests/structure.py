@@ -14,6 +14,9 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
+import relunmd
+from relunmd import comparison, datasets, plot
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "relunmd"
 MOST_CODE, MOST_LINES, MOST_FUNCTION, MOST_PARAMETERS, MOST_LAYERS = 11_000, 400, 60, 8, 9
@@ -60,12 +63,7 @@ def parameters(function):
 
 def exported():
     """The names that the package and its public modules export."""
-    names = set()
-    for module in ("", "comparison", "datasets", "plot"):
-        for node in ast.parse((PACKAGE / module / "__init__.py").read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
-                names |= set(ast.literal_eval(node.value))
-    return names
+    return {name for module in (relunmd, comparison, datasets, plot) for name in module.__all__}
 
 
 def public(tree, function, names):
