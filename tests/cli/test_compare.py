@@ -118,7 +118,7 @@ class TestCompare:
             ("compare X.npy -r 3 --algorithms foo -o out", "--algorithms must be among naive"),
             ("compare X.npy -r 3 --init foo -o out", "--init must be one of"),
             ("compare X.npy -r 3 --images big -o out", "--images must be a height and a width such as 28x28"),
-            ("compare X.npy -r 3 --images 3x3 -o out", "as many pixels as X has columns, 50. Got 3 × 3"),
+            ("compare X.npy -r 3 --images 3x3 -o out", "as many pixels as X has columns, 50; got 3 × 3"),
             ("compare X.npy -r 3 --max-time 0 -o out", "Invalid value for '--max-time'"),
             ("compare X.npy -r 3 --column-names no.txt -o out", "no.txt must be a regular file"),
             ("compare X.npy -r 3 -o X.npy", "must be a folder; X.npy is a file"),

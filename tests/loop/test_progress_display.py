@@ -5,15 +5,28 @@ import logging
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 import relunmd
-from relunmd.loop.callback import Progress
 from relunmd.loop.criteria import Limits
 from relunmd.loop.progress_display import ProgressDisplay, curve
+
+
+def progress(iteration, time, error, passes, best_error):
+    """What a callback gets, as far as the display reads it."""
+    return SimpleNamespace(
+        iteration=iteration,
+        time=time,
+        error=error,
+        passes=passes,
+        best_error=best_error,
+        workers=None,
+        bytes_moved=None,
+    )
 
 
 def told(terminal, steps, limits=None, **options):
@@ -22,7 +35,7 @@ def told(terminal, steps, limits=None, **options):
     with ProgressDisplay("qn, rank 3", limits or Limits(), console) as display:
         for iteration, error in enumerate(steps):
             assert (
-                display(Progress(iteration, iteration * 0.5, error, 2 * iteration, min(steps[: iteration + 1]), None))
+                display(progress(iteration, iteration * 0.5, error, 2 * iteration, min(steps[: iteration + 1])))
                 is False
             )
             if display.live is not None:
@@ -64,7 +77,7 @@ def test_several_starts_are_counted():
         display._next_line = np.inf
         for start in range(3):
             for iteration in range(3):
-                display(Progress(iteration, 1.0, 0.5 + start, 1, 0.5, None))
+                display(progress(iteration, 1.0, 0.5 + start, 1, 0.5))
         assert display._facts()[0] == "initialization 3, iteration 2"
 
 
@@ -114,10 +127,10 @@ class TestWhatCannotBeDrawn:
         with caplog.at_level(logging.WARNING, "relunmd"), ProgressDisplay("qn", Limits(), console) as display:
             deadline = time.monotonic() + 30
             while not display.disabled and time.monotonic() < deadline:  # The thread that redraws comes to it too.
-                display(Progress(1, 0.5, 0.4, 2, 0.4, None))
+                display(progress(1, 0.5, 0.4, 2, 0.4))
                 time.sleep(0.01)
             assert (sys.stdout, sys.stderr) == streams
-            assert display(Progress(2, 0.5, 0.4, 2, 0.4, None)) is False
+            assert display(progress(2, 0.5, 0.4, 2, 0.4)) is False
         assert caplog.text.count("Progress is no longer shown") == 1
         for thread in set(threading.enumerate()) - threads:
             thread.join(10)

@@ -64,7 +64,7 @@ class Comparison:
 
     @property
     def page(self) -> Path:
-        """Path of the report, a single self-contained HTML file."""
+        """Path of the report: report.html, a single self-contained file, or report.md if that was not written."""
         page = self.folder / "report.html"
         return page if page.exists() else self.folder / "report.md"
 

@@ -57,7 +57,7 @@ class Runner:
         with self.display:
             for package, what in (("matplotlib", "charts and pictures"), ("jinja2", "report.html")):
                 if find_spec(package) is None:
-                    self.display.print(f"No {what}: {package} is missing (pip install 'relunmd[plot]').")
+                    self.display.print(f"The report has no {what}: {package} is missing (pip install 'relunmd[plot]').")
             try:
                 self.make(runs)
             except KeyboardInterrupt as reason:
