@@ -335,7 +335,6 @@ class ReLUNMD(MatrixTransformer):
             n_jobs=self.n_jobs,
             n_starts=self.n_starts,
             progress=bool(self.verbose),
-            target_error=self.target_error,
             **limits,
         )
         if d.status is Status.INTERRUPTED:  # Ctrl-C must end a grid search too.

@@ -1,4 +1,4 @@
-"""What is written is what is read again, whole or not at all."""
+"""Matrices are written completely or not at all, and read back."""
 
 import subprocess
 import sys

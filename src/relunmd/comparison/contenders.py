@@ -59,13 +59,13 @@ class Contender:
     takes: str = field(default="dense", compare=False)
 
 
-def built_in(algorithm: str | Algorithm, label: str | None = None) -> Contender:
-    """Return an algorithm of the library as a contender.
+def built_in(algorithm: str | Algorithm | Method, label: str | None = None) -> Contender:
+    """Return an algorithm as a contender.
 
     Parameters
     ----------
-    algorithm : str or Algorithm
-        A name of `relunmd.algorithms()`, or an instance with settings.
+    algorithm : str, Algorithm or callable
+        A name of `relunmd.algorithms()`, an instance with settings, or a generator function of X, W and H.
     label : str, default=None
         Name in tables and pictures; the algorithm's name by default.
 
@@ -79,6 +79,8 @@ def built_in(algorithm: str | Algorithm, label: str | None = None) -> Contender:
     >>> comparison.built_in("3b").label, comparison.built_in(ANMD(beta0=0.9), "bold").settings["beta0"]
     ('3B-NMD', 0.9)
     """
+    if not isinstance(algorithm, str | Algorithm):
+        return Contender(label or algorithm.__name__, algorithm, {"source": _fingerprint(algorithm)})
     method = ALGORITHMS[algorithm]() if isinstance(algorithm, str) else algorithm
     settings = {"algorithm": method.name} | method.settings()
     return Contender(label or shown_name(method.name), partial(_iterates, method), settings, "anything")

@@ -1,5 +1,6 @@
 """`compare`: which runs a comparison on a matrix consists of, and what they result in."""
 
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from relunmd.arguments import check_limits
 from relunmd.comparison.comparison_display import ComparisonDisplay
 from relunmd.comparison.comparison_report import comparison_report
 from relunmd.comparison.comparison_result import Comparison, settling_time
-from relunmd.comparison.contenders import NMF, TSVD, Contender, built_in, registered
+from relunmd.comparison.contenders import NMF, TSVD, Contender, Method, built_in, registered
 from relunmd.comparison.image_detection import guess_image_shape
 from relunmd.comparison.report import Report
 from relunmd.comparison.result_file import Results, check_folder
@@ -40,7 +41,7 @@ def compare(
     ranks: int | Sequence[int],
     output: str | Path = "comparison",
     *,
-    algorithms: Sequence[str | Algorithm | Contender] | None = None,
+    algorithms: Sequence[str | Algorithm | Method | Contender] | None = None,
     max_time: float | None = 5.0,
     max_iter: int | None = None,
     starts: int = 1,
@@ -62,8 +63,9 @@ def compare(
     output : path, default="comparison"
         Folder for the results, report.html, report.md, comparison.csv, comparison.json and the pictures. Runs whose
         results it holds are not repeated.
-    algorithms : sequence of {str, Algorithm, Contender}, default=None
-        Names of `relunmd.algorithms()` or of registered methods, instances with settings, or contenders. None for all.
+    algorithms : sequence of {str, Algorithm, callable, Contender}, default=None
+        Names of `relunmd.algorithms()` or of registered methods, instances with settings, generator functions of X, W
+        and H that yield W, H, or contenders. None for all.
     max_time : float, default=5.0
         Seconds for each run, without its initialization. None for no limit; then `max_iter` is required.
     max_iter : int, default=None
@@ -290,7 +292,8 @@ def _check_algorithms(algorithms: Any) -> tuple[Contender, ...]:
         text = given.strip().lower() if isinstance(given, str) else None
         if isinstance(given, TSVD_SETTINGS) or text in ("tsvd", "nmf"):
             continue
-        contender = built_in(given) if isinstance(given, Algorithm) else by_name.get(text) if text else given
+        made = isinstance(given, Algorithm) or inspect.isfunction(given)
+        contender = built_in(given) if made else by_name.get(text) if text else given
         if not isinstance(contender, Contender):
             raise InputError(f"algorithms must be among {', '.join(known)}; got {given!r}.")
         label = contender.label

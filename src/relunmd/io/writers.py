@@ -203,8 +203,8 @@ def _text(delimiter: str, out: IO[bytes], place: Path, matrix: Parts) -> None:
 
 
 def _compressed(write: Callable[[Any, Path, Parts], None], out: IO[bytes], place: Path, matrix: Parts) -> None:
-    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=6, mtime=0, filename="") as packed:
-        write(packed, place, matrix)
+    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=6, mtime=0, filename="") as compressed:
+        write(compressed, place, matrix)
 
 
 def _parquet(out: IO[bytes], place: Path, matrix: Parts) -> None:

@@ -1,8 +1,8 @@
 """Mutated files through the readers, in one process: `python -m tests.io.readers.fuzz FOLDER COUNT [SEED]`.
 
-FOLDER/absurd has what `python -m tests.io.readers.samples FOLDER/absurd` wrote; the mutants are made here. Each file is
-opened and looked through from beginning to end. What comes is a matrix or one of our own exceptions with one sentence;
-whatever else comes, a hang of ten seconds or more memory than 1 GB, is a failure that is told by name.
+FOLDER/absurd has what `python -m tests.io.readers.samples FOLDER/absurd` wrote; the mutants are generated here. Each file
+is opened and read from beginning to end. This must give a matrix or one of our exceptions with one sentence; anything
+else, more than ten seconds, or more than 1 GB of memory is a failure and is listed.
 """
 
 import json
@@ -35,7 +35,7 @@ def _ring(number, frame):
 
 
 def mutants(folder, count, seed):
-    """Paths of files, each there until the next is asked for."""
+    """Yield descriptions and paths of files; a file is removed when the next is requested."""
     random = np.random.default_rng(seed)
     whole = samples.write_all(folder / "samples")
     names = sorted(file.name for file in whole.iterdir())
@@ -78,7 +78,7 @@ def mutants(folder, count, seed):
 
 
 def trial(place):
-    """How it went in a word, and the sentence."""
+    """Return the outcome in a word, and the message."""
     try:
         with open_matrix(place) as opened:
             inspect_matrix(opened.X)
@@ -119,7 +119,7 @@ def main(folder, count, seed=8):
 
 
 def peak():
-    """The most memory this process ever had; getrusage's begins with that of the process it was forked from."""
+    """Return the peak memory of this process; that of getrusage includes the process it was forked from."""
     (found,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     return int(found) * 1024
 

@@ -1,4 +1,4 @@
-"""Small files that ask for much: `python -m tests.io.readers.hostile FOLDER` writes, opens and surveys each of them.
+"""Small files that request much memory: `python -m tests.io.readers.hostile FOLDER` writes, opens and reads each.
 
 Prints JSON: for each file the outcome, the message, the seconds, and the bytes by which the memory of the process grew.
 Each is opened with a time limit: a reader that hangs gives an outcome, unless it hangs where no signal reaches it.
@@ -37,7 +37,7 @@ BANNER = b"%%MatrixMarket matrix coordinate real general\n"
 
 
 def _files(folder):
-    """Hostile files that are bytes; each is written when it is asked for."""
+    """Write files; each is written when it is requested."""
     zeros = pa.table({"x": np.zeros(10_000_000, np.float32)})
     with pq.ParquetWriter(folder / "zeros.parquet", zeros.schema) as writer:
         for _ in range(20):
@@ -218,7 +218,7 @@ def _links(folder):
 
 
 def _bytes_at_most():
-    """The most memory that the process has had since it was last asked."""
+    """Return the peak memory of the process since the last call."""
     (found,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     Path("/proc/self/clear_refs").write_text("5")
     return int(found) * 1024

@@ -1,4 +1,4 @@
-"""One small matrix in files of every kind, and what can be done to them."""
+"""One small matrix in files of every format, and absurd files."""
 
 import gzip
 import io

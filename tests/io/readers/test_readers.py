@@ -1,4 +1,4 @@
-"""Every kind of file gives the matrix that was written into it; what is wrong gives one sentence."""
+"""Every format gives the matrix that was written; an invalid file gives one sentence."""
 
 import gzip
 import json

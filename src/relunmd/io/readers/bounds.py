@@ -13,7 +13,7 @@ from relunmd._util import printable
 from relunmd.errors import FileError
 from relunmd.memory import human_bytes
 
-__all__ = ["Bounds", "check_regular", "is_packed", "opened", "text_length"]
+__all__ = ["Bounds", "check_regular", "is_gzip", "opened", "text_length"]
 
 _FREE, _TIMES = 2**28, 100
 _FREE_PIECEMEAL, _TIMES_PIECEMEAL = 2**30, 1000
@@ -97,7 +97,7 @@ def check_regular(place: Path) -> None:
         )
 
 
-def is_packed(place: Path) -> bool:
+def is_gzip(place: Path) -> bool:
     """Return whether a file is compressed by gzip."""
     with place.open("rb") as raw:
         return raw.read(2) == b"\x1f\x8b"
@@ -105,7 +105,7 @@ def is_packed(place: Path) -> bool:
 
 def opened(place: Path) -> IO[bytes]:
     """Open a file, decompressed if it is compressed by gzip."""
-    return gzip.open(place) if is_packed(place) else place.open("rb")  # type: ignore[return-value]
+    return gzip.open(place) if is_gzip(place) else place.open("rb")  # type: ignore[return-value]
 
 
 def text_length(place: Path, most: int) -> int:
@@ -113,7 +113,7 @@ def text_length(place: Path, most: int) -> int:
 
     Decompressing takes a tenth of the time of parsing, so a file that is too large is rejected early.
     """
-    if not is_packed(place):
+    if not is_gzip(place):
         return place.stat().st_size
     length = 0
     with opened(place) as stream:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["COMPRESSORS", "HEADERS", "unpacked_size"]
+__all__ = ["COMPRESSORS", "HEADERS", "decompressed_size"]
 
 Raw = bytes | memoryview
 HEADERS = {"blosc", "lz4", "zstd"}
@@ -25,7 +25,7 @@ _MOST_STREAMS = 1000
 _MOST_LZMA_MEMORY = 2**28
 
 
-def unpacked_size(codec: Mapping[str, Any], raw: Raw, most: int) -> int:
+def decompressed_size(codec: Mapping[str, Any], raw: Raw, most: int) -> int:
     """Return the number of bytes that a chunk decompresses to, or an upper bound.
 
     Parameters
@@ -39,9 +39,9 @@ def unpacked_size(codec: Mapping[str, Any], raw: Raw, most: int) -> int:
 
     Examples
     --------
-    >>> unpacked_size({"id": "zlib"}, zlib.compress(bytes(5000)), 10_000)
+    >>> decompressed_size({"id": "zlib"}, zlib.compress(bytes(5000)), 10_000)
     5000
-    >>> unpacked_size({"id": "zlib"}, zlib.compress(bytes(5000)), 100)
+    >>> decompressed_size({"id": "zlib"}, zlib.compress(bytes(5000)), 100)
     101
     """
     name = codec["id"]

@@ -25,7 +25,7 @@ from relunmd.io.readers import (
     text_tables,
     zarr_stores,
 )
-from relunmd.io.readers.bounds import Bounds, is_packed, opened
+from relunmd.io.readers.bounds import Bounds, is_gzip, opened
 from relunmd.io.readers.contents import Entry, choose
 
 __all__ = ["Opened", "open_matrix"]
@@ -45,7 +45,7 @@ class _Format:
     suffixes : tuple of str
     entries : callable
         The reader; it takes further arguments for text tables and HDF5.
-    packed : bool
+    gzip : bool
         Whether files may be compressed by gzip.
     default : str or None
         The name of X in such files.
@@ -54,7 +54,7 @@ class _Format:
     name: str
     suffixes: tuple[str, ...]
     entries: Callable[..., list[Entry]]
-    packed: bool = False
+    gzip: bool = False
     default: str | None = None
 
     def matches(self, name: str) -> bool:
@@ -63,14 +63,14 @@ class _Format:
 
 _NPY = _Format("NumPy array", (".npy",), numpy_files.npy_entries)
 _NPZ = _Format("NumPy archive", (".npz",), numpy_files.npz_entries)
-_MTX = _Format("Matrix Market", (".mtx",), matrix_market.matrix_market_entries, packed=True)
+_MTX = _Format("Matrix Market", (".mtx",), matrix_market.matrix_market_entries, gzip=True)
 _MAT_5 = _Format("MATLAB, version 5 to 7", (".mat",), matlab.matlab_5_entries)
 _MAT_7_3 = _Format("MATLAB, version 7.3", (".mat",), matlab.matlab_7_3_entries)
-_TEXT = _Format("text table", (".csv", ".tsv", ".txt"), text_tables.text_entries, packed=True)
+_TEXT = _Format("text table", (".csv", ".tsv", ".txt"), text_tables.text_entries, gzip=True)
 _PARQUET = _Format("Parquet", (".parquet", ".pq"), parquet.parquet_entries)
 _HDF5 = _Format("HDF5", (".h5", ".hdf5", ".hdf"), hdf5.hdf5_entries)
 _H5AD = _Format("AnnData", (".h5ad",), hdf5.hdf5_entries, default="X")
-_IDX = _Format("IDX", (".idx", "-ubyte"), idx.idx_entries, packed=True)
+_IDX = _Format("IDX", (".idx", "-ubyte"), idx.idx_entries, gzip=True)
 _ZARR = _Format("Zarr", (".zarr",), zarr_stores.zarr_entries)
 _IMAGES = _Format("folder of images", (), image_files.image_entries)
 
@@ -233,7 +233,7 @@ def _detect(place: Path) -> _Format:
     name = place.name.lower()
     if name.endswith(_SPREADSHEETS):
         raise FileError(f"{place} is a spreadsheet; save it as .csv first.")
-    packed = is_packed(place)
+    compressed = is_gzip(place)
     with opened(place) as stream:
         beginning = stream.read(_BEGINNING)
     name = name.removesuffix(".gz")
@@ -243,7 +243,7 @@ def _detect(place: Path) -> _Format:
         if named is None:
             raise FileError(f"{place} must be one of {_KNOWN}. Neither its name nor its content is.")
         raise FileError(f"{place} must be a {named.name} file by its name. It begins with {beginning[:12]!r}.")
-    if packed and not found.packed:
+    if compressed and not found.gzip:
         raise FileError(f"{place} is a {found.name} file compressed by gzip; decompress it first.")
     return found
 

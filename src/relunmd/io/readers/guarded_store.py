@@ -17,7 +17,7 @@ from zarr.storage import LocalStore
 
 from relunmd._util import printable
 from relunmd.errors import FileError
-from relunmd.io.readers.chunk_sizes import HEADERS, unpacked_size
+from relunmd.io.readers.chunk_sizes import HEADERS, decompressed_size
 
 __all__ = ["METADATA", "ChunkPlan", "GuardedStore"]
 
@@ -92,7 +92,7 @@ class ChunkPlan:
     def _check_chunk(self, raw: memoryview) -> None:
         if self.compressor is not None:
             most = 2 * self.size + 2 * _SLACK
-            found = unpacked_size(self.compressor, raw[self.before : len(raw) - self.after], most)
+            found = decompressed_size(self.compressor, raw[self.before : len(raw) - self.after], most)
             if found > most:
                 raise FileError(f"it decompresses to {found} bytes or more instead of {self.size}")
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from relunmd._util import need
 from relunmd.errors import FileError
 from relunmd.io.readers.bounds import Bounds
-from relunmd.io.readers.chunk_sizes import unpacked_size
+from relunmd.io.readers.chunk_sizes import decompressed_size
 from relunmd.io.readers.contents import Entry
 from relunmd.io.readers.stored_files import check_sizes, stored_entry
 from relunmd.io.sparse_groups import CSR, is_group, own_member
@@ -138,7 +138,7 @@ def _check_deflated(dataset: Any, name: str, filters: list[int], offset: tuple[i
     if _SHUFFLE in outer:
         raise FileError(f"{name} must be shuffled before it is deflated. Got filters {filters}.")
     most = 2 * size + _SLACK
-    found = unpacked_size({"id": "zlib"}, raw[: len(raw) - _CHECKSUM_BYTES * (_FLETCHER32 in outer)], most)
+    found = decompressed_size({"id": "zlib"}, raw[: len(raw) - _CHECKSUM_BYTES * (_FLETCHER32 in outer)], most)
     if found > most:
         raise FileError(
             f"{name} is damaged: the chunk at {offset} decompresses to {found} bytes or more instead of {size}."
