@@ -10,7 +10,6 @@ from relunmd.errors import ClusterError
 if TYPE_CHECKING:
     from relunmd.engine.distributed import ClusterSource
 
-__all__ = ["on_dask"]
 
 _SECONDS = 15
 

@@ -32,8 +32,6 @@ from relunmd.engine.executor import BlockFunction, Executor, Rows, RowsLostError
 from relunmd.engine.matrix import Block, Matrix
 from relunmd.errors import ClusterError, InputError
 
-__all__ = ["KEEP_EVERY", "ClusterExecutor"]
-
 Array = NDArray[Any]
 T = TypeVar("T")
 log = logging.getLogger("relunmd")
@@ -297,9 +295,9 @@ class ClusterExecutor(Executor):
         self._recovering(lambda: self._call_owners("read_rows", lambda parts: (path, wanted, parts)))
         return {name: new[int(number)] for name, (number, _, _) in about["arrays"].items()}  # type: ignore[misc]
 
-    def remove_other_rows(self, place: Path, rows: Mapping[str, Any] | None) -> None:
-        """Remove the rows of earlier checkpoints beside `place`; `rows` is what `write_rows` returned for the last."""
-        row_files.remove_other_rows(place, rows)
+    def remove_other_rows(self, place: Path, about: Mapping[str, Any] | None) -> None:
+        """Remove the rows of earlier checkpoints beside `place`; `about` is what `write_rows` returned for the last."""
+        row_files.remove_other_rows(place, about)
 
 
 def _remote(arrays: Mapping[str, Any]) -> dict[str, RowsOnWorkers]:

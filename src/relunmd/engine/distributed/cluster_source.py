@@ -16,8 +16,6 @@ from relunmd.engine.matrix.source import InMemory
 from relunmd.errors import ClusterError, InputError
 from relunmd.memory import human_bytes
 
-__all__ = ["MOST_LOSSES", "ClusterSource"]
-
 log = logging.getLogger("relunmd")
 _LARGE_GRAPH = 2**18
 """Bytes of a part's graph that are sent with a task."""

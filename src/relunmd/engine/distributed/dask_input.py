@@ -11,8 +11,6 @@ from relunmd.engine.distributed.parts import ComputedPart, dask_module
 from relunmd.engine.distributed.worker_tasks import check_client
 from relunmd.errors import InputError
 
-__all__ = ["current_client", "is_distributed", "open_distributed", "refuse_distributed"]
-
 log = logging.getLogger("relunmd")
 _OWN_CLIENTS: list[Any] = []
 """Clients that were started because none was active, so that they stay open until the process ends."""

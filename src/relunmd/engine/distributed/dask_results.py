@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from relunmd.engine.distributed.cluster_source import ClusterSource
     from relunmd.engine.distributed.remote_rows import RowsOnWorkers
 
-__all__ = ["Chunks", "check_rows", "dask_array", "fetched"]
 
 Array = NDArray[Any]
 _TRIES = 3

@@ -18,8 +18,6 @@ from relunmd.io.atomic import check_path
 from relunmd.io.readers import open_matrix
 from relunmd.io.readers.parquet import parquet_groups, parquet_rows
 
-__all__ = ["open_file"]
-
 _PART_BYTES = 2**26
 _PIECES = (".npy", ".npz", ".parquet")
 _LAZY = (".npy", ".h5", ".hdf5", ".hdf", ".h5ad")

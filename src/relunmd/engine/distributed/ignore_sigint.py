@@ -6,8 +6,6 @@ The terminal sends Ctrl-C to every process. Only the command handles it: it stil
 import signal
 from typing import Any
 
-__all__ = ["dask_setup"]
-
 
 def dask_setup(worker: Any) -> None:
     """Ignore SIGINT; Dask calls this when a worker starts."""

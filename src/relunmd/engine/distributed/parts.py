@@ -11,8 +11,6 @@ from relunmd.engine.matrix import CsrSource, DenseSource
 from relunmd.engine.matrix.source import InMemory, refuse_masked
 from relunmd.errors import FileError, InputError
 
-__all__ = ["ComputedPart", "PartFacts", "changed_error", "dask_module", "in_memory", "part_bytes"]
-
 
 def dask_module(name: str = "distributed") -> Any:
     """Import a module of Dask; raise MissingDependencyError if it is not installed."""

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-__all__ = ["neighbors", "place", "place_again"]
-
 
 def place(weights: Sequence[float], workers: Mapping[str, float]) -> list[str]:
     """Return an owner for each part, in proportion to the workers' numbers of threads.

@@ -11,8 +11,6 @@ from typing import Any
 
 from relunmd.errors import RelunmdError
 
-__all__ = ["Refusal", "WorkersLostError", "refusing"]
-
 
 class WorkersLostError(Exception):
     """Workers are gone, do not answer, or were restarted and no longer have what they had."""

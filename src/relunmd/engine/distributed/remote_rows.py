@@ -18,7 +18,6 @@ from relunmd.engine.matrix import Block, Matrix
 if TYPE_CHECKING:
     from relunmd.engine.distributed.cluster_executor import ClusterExecutor
 
-__all__ = ["RowsOnWorkers"]
 
 Array = NDArray[Any]
 

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from relunmd.errors import FileError
 from relunmd.io.archive import read_archive, write_archive
 
-__all__ = ["new_folder", "read_part", "remove_other_rows", "write_part"]
-
 log = logging.getLogger("relunmd")
 _KIND, _VERSION = "rows", 1
 _FOLDER = re.compile("[0-9a-f]{12}")

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["fold_transposes", "total_bytes", "unfold_transposes"]
-
 
 @dataclass(frozen=True)
 class _Transpose:

@@ -18,14 +18,7 @@ from numpy.typing import NDArray
 from relunmd import memory
 from relunmd.engine import kernels
 from relunmd.engine.blas_threads import one_blas_thread
-from relunmd.engine.distributed.parts import (
-    ComputedPart,
-    PartFacts,
-    changed_error,
-    dask_module,
-    in_memory,
-    part_bytes,
-)
+from relunmd.engine.distributed.parts import ComputedPart, PartFacts, changed_error, dask_module, in_memory, part_bytes
 from relunmd.engine.distributed.refusals import WorkersLostError, refusing
 from relunmd.engine.distributed.row_files import read_part, write_part
 from relunmd.engine.distributed.shared_arrays import unfold_transposes
@@ -35,8 +28,6 @@ from relunmd.engine.matrix.read_check import row_sums
 from relunmd.engine.matrix.source import InMemory, Slab
 from relunmd.engine.tree_sum import Tree
 from relunmd.errors import FileError
-
-__all__ = ["Nodes", "PassOrder", "RowSpec", "WorkerStore", "add_sums", "call_store"]
 
 Array = NDArray[Any]
 Arrays = dict[int, dict[int, Array]]

@@ -16,8 +16,6 @@ from relunmd.engine.distributed.refusals import Refusal, WorkersLostError
 from relunmd.engine.distributed.worker_store import call_store
 from relunmd.errors import ClusterError
 
-__all__ = ["PATIENCE", "Cluster", "check_client"]
-
 log = logging.getLogger("relunmd")
 PATIENCE = 60.0
 """Seconds to wait for a worker when none is left, and for tasks that cannot run."""
