@@ -122,7 +122,7 @@ class TestFit:
             ("fit nowhere.npy -r 4 -o m.npz", "nowhere.npy does not exist"),
             ("fit X.npy -r 99 -o m.npz", "--rank must be an integer from 1 to 50"),
             ("fit X.npy -r x -o m.npz", "Invalid value for '--rank'"),
-            ("fit X.npy -r 4 -o m.csv", "--output must be a .npz file. Got m.csv"),
+            ("fit X.npy -r 4 -o m.csv", "--output must be a .npz file; got m.csv"),
             ("fit X.npy -r 4", "Missing option '--output'"),
             ("fit X.npy -r 4 -o nowhere/m.npz", "in an existing folder"),
             ("fit X.npy -r 4 -o .", "from the folders that contain it"),
@@ -226,7 +226,7 @@ class TestTransform:
         [
             ("transform X.npy X.npy -o W.npy", "must be a model"),
             ("transform nowhere.npz X.npy -o W.npy", "There is no model"),
-            ("transform m.npz narrow.npy -o W.npy", "narrow.npy must have 50 columns, as m.npz has. Got 49"),
+            ("transform m.npz narrow.npy -o W.npy", "narrow.npy must have 50 columns, as m.npz has; got 49"),
             ("transform m.npz X.npy -o W.doc", "must end in one of"),
             ("transform m.npz X.npy -o m.npz --force", "must differ from m.npz"),
         ],
