@@ -120,7 +120,7 @@ class TestFit:
         ("words", "said"),
         [
             ("fit nowhere.npy -r 4 -o m.npz", "nowhere.npy does not exist"),
-            ("fit X.npy -r 99 -o m.npz", "--rank must be an integer from 1 to 50"),
+            ("fit X.npy -r 99 -o m.npz", "--rank must be an integer between 1 and min(m, n) = 50"),
             ("fit X.npy -r x -o m.npz", "Invalid value for '--rank'"),
             ("fit X.npy -r 4 -o m.csv", "--output must be a .npz file; got m.csv"),
             ("fit X.npy -r 4", "Missing option '--output'"),
@@ -132,7 +132,7 @@ class TestFit:
             ("fit X.npy -r 4 --algorithm foo -o m.npz", "--algorithm must be one of auto, naive"),
             ("fit X.npy -r 4 --init foo -o m.npz", "--init must be one of"),
             ("fit X.npy -r 4 --init X.npy -o m.npz", "must be a model as relunmd writes it"),
-            ("fit X.npy -r 4 --algorithm em --ridge 1 -o m.npz", 'ridge is for the algorithms "3b-factored" and "qn"'),
+            ("fit X.npy -r 4 --algorithm em --ridge 1 -o m.npz", 'ridge is supported by "3b-factored" and "qn"'),
             ("fit X.npy -r 4 --dtype int8 -o m.npz", "Invalid value for '--dtype'"),
             ("fit X.npy -r 4 --threads 0 -o m.npz", "Invalid value for '--threads'"),
             ("fit X.npy -r 4 --starts 0 -o m.npz", "Invalid value for '--starts'"),
