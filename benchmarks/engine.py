@@ -88,7 +88,7 @@ def bare_products(x, rows, out, *, H, Ht):
         tiles = []
         for columns in x.matrix.layout.columns:
             width = columns.stop - columns.start
-            T = np.matmul(W, H[:, columns], out=x.scratch_tile(f"A{len(tiles)}", len(W), width))
+            T = np.matmul(W, H[:, columns], out=x.strip_tile(len(tiles), len(W), width))
             np.matmul(T, Ht[columns], out=x.scratch_tile("AV", len(W), rank))
             tiles.append((T, width))
         for T, width in tiles:

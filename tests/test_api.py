@@ -137,7 +137,7 @@ BAD_SETTINGS = {
     "alpha of a-em": (lambda: relunmd.AEM(alpha=2), "alpha of AEM must be a number in [0, 1)"),
     "order": (lambda: relunmd.ANMD(gamma=1.01), "ANMD needs 1 < gamma_bar < gamma < eta"),
     "gamma": (lambda: relunmd.ANMD(gamma="1.1"), "gamma of ANMD must be a number above 1; got"),
-    "c": (lambda: relunmd.ShiftedInit(c="half"), "c of ShiftedInit must be a positive number; got 'half'."),
+    "c": (lambda: relunmd.ShiftedInit(c="half"), "c of ShiftedInit must be a number above 0; got 'half'."),
     "steps": (lambda: relunmd.NuclearInit(steps=True), "steps of NuclearInit must be an integer of at least 0"),
     "sweeps": (lambda: relunmd.EM(sweeps=0), "sweeps of EM must be an integer of at least 1; got 0."),
 }

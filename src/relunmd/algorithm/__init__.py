@@ -5,9 +5,9 @@ from importlib import import_module
 from relunmd._registry import ALGORITHMS as _PLACES
 from relunmd.algorithm.base import Algorithm, DenseAlgorithm
 from relunmd.algorithm.generator import GeneratorAlgorithm
-from relunmd.algorithm.settings import setting
 from relunmd.algorithm.state import State
 from relunmd.engine.passes import look
+from relunmd.settings import setting
 
 __all__ = ["ALGORITHMS", "AUTO", "Algorithm", "DenseAlgorithm", "GeneratorAlgorithm", "State", "look", "setting"]
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from relunmd.algorithm.base import Algorithm
-from relunmd.algorithm.settings import setting
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
@@ -21,6 +20,7 @@ from relunmd.engine.linalg import Sweep, empty_share, polish, share_of_sweep, st
 from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
 from relunmd.errors import InputError
+from relunmd.settings import setting
 
 __all__ = ["ANMD"]
 

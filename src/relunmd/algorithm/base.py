@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from relunmd.algorithm import state as states
-from relunmd.algorithm.settings import check_settings
 from relunmd.algorithm.state import Array, Keeps, State
 from relunmd.engine.problem import Problem
+from relunmd.settings import check_settings
 
 __all__ = ["Algorithm", "DenseAlgorithm", "balanced"]
 

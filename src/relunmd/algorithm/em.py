@@ -12,13 +12,13 @@ from typing import ClassVar
 import numpy as np
 
 from relunmd.algorithm.naive import Naive
-from relunmd.algorithm.settings import setting
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import BlockFunction, Rows, Sums
 from relunmd.engine.linalg import empty_share, share_of_sweep
 from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
+from relunmd.settings import setting
 
 __all__ = ["AEM", "EM"]
 

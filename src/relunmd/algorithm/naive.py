@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from relunmd.algorithm.base import Algorithm
-from relunmd.algorithm.settings import setting
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import BlockFunction, Rows, Sums
 from relunmd.engine.linalg import Sweep, empty_share, polish, share_of_sweep, starting_basis
 from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
+from relunmd.settings import setting
 
 __all__ = ["ANaive", "Naive"]
 

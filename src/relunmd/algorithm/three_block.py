@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from relunmd.algorithm.base import Algorithm
-from relunmd.algorithm.settings import setting
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
 from relunmd.engine.linalg import gram_solve, right_inverse
 from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
+from relunmd.settings import setting
 
 __all__ = ["ThreeBlock"]
 

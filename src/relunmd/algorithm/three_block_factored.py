@@ -22,7 +22,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from relunmd.algorithm.base import Algorithm, balanced
-from relunmd.algorithm.settings import setting
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
@@ -30,6 +29,7 @@ from relunmd.engine.linalg import gram_solve, gram_solve_right, right_inverse
 from relunmd.engine.matrix import Block
 from relunmd.engine.passes import LATENT, residual_strip
 from relunmd.engine.problem import Problem
+from relunmd.settings import setting
 
 __all__ = ["ThreeBlockFactored"]
 

@@ -123,7 +123,7 @@ def fit(
     inputs = [matrix] if checkpoint is None else [matrix, checkpoint]
     place = shared.check_output(output, force or _is_of_same_run(output, checkpoint), *inputs)
     if Path(output).suffix in _MATRIX_SUFFIXES:
-        raise InputError(f"--output must be a .npz file. Got {output}.")
+        raise InputError(f"--output must be a .npz file; got {output}.")
     options["init"] = _initial(options["init"], options["rank"])
     if checkpoint is not None and kind_of(Path(checkpoint)) == "checkpoint" and not quiet:
         shared.echo(f"Resuming from {checkpoint}.", err=True)
@@ -161,7 +161,7 @@ def _algorithm(name: str, ridge: float) -> "Algorithm":
     from relunmd.arguments import check_algorithm, check_ridge
 
     if name.lower() not in {"auto", *relunmd.algorithms()}:
-        raise InputError(f"--algorithm must be one of auto, {', '.join(relunmd.algorithms())}. Got {name!r}.")
+        raise InputError(f"--algorithm must be one of auto, {', '.join(relunmd.algorithms())}; got {name!r}.")
     return check_ridge(check_algorithm(name), ridge)
 
 
@@ -186,7 +186,7 @@ def _initial(init: str, rank: int) -> "str | Decomposition":
     if init.lower() in {"auto", *relunmd.inits()}:
         return init
     if not Path(init).exists():
-        raise InputError(f"--init must be one of {', '.join(relunmd.inits())}, or a model file. Got {init!r}.")
+        raise InputError(f"--init must be one of {', '.join(relunmd.inits())}, or a model file; got {init!r}.")
     model = relunmd.Decomposition.load(init)
     if model.rank > rank:
         raise InputError(f"--init must be a model of rank {rank} or less. {init} has rank {model.rank}.")

@@ -59,7 +59,7 @@ def transform(
         shared.echo_note(opened, matrix, quiet)
         shape = check_matrix(opened.X).shape
         if shape[1] != d.shape[1]:
-            raise InputError(f"{matrix} must have {d.shape[1]} columns, as {model} has. Got {shape[1]}.")
+            raise InputError(f"{matrix} must have {d.shape[1]} columns, as {model} has; got {shape[1]}.")
         n_jobs = threads or shared.ALL_CORES
         found = relunmd.fit_rows(opened.X, d.H, penalty=_penalty(d), candidates=d.W, dtype=d.H.dtype, n_jobs=n_jobs)
     write_matrix(place, Parts.of(found.W))
@@ -131,4 +131,4 @@ def _rows(text: str, count: int) -> "Sequence[int]":
             found = [rows[int(part)] for part in text.split(",")]
         if found:
             return found
-    raise InputError(f"--rows must be rows from 0 to {count - 1}, such as 0:10 or 3,5,8. Got {text!r}.")
+    raise InputError(f"--rows must be rows from 0 to {count - 1}, such as 0:10 or 3,5,8; got {text!r}.")

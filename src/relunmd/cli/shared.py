@@ -79,8 +79,8 @@ def model_facts(d: "Decomposition") -> dict[str, Any]:
 def one_line(message: str) -> str:
     r"""Return a message of the library as one line, with options instead of arguments and control characters escaped.
 
-    >>> one_line("max_iter must be\n an integer. Got \x1b[2J.")
-    '--max-iter must be an integer. Got \\x1b[2J.'
+    >>> one_line("max_iter must be\n an integer; got \x1b[2J.")
+    '--max-iter must be an integer; got \\x1b[2J.'
     """
     line = re.sub(r"\s*[\r\n\t]\s*", " ", message.strip())
 
@@ -138,15 +138,15 @@ def check_output(output: str, force: bool, *inputs: str) -> Path:
     for given in inputs:
         read = Path(given).resolve()
         if place.resolve() == read or place.resolve() in read.parents:
-            raise InputError(f"The output must differ from {given} and from the folders that contain it. Got {output}.")
+            raise InputError(f"The output must differ from {given} and from the folders that contain it; got {output}.")
     if not place.parent.is_dir():
-        raise InputError(f"The output must be in an existing folder. Got {place}.")
+        raise InputError(f"The output must be in an existing folder; got {place}.")
     if not os.access(place.parent, os.W_OK):
-        raise InputError(f"The output must be in a writable folder. Got {place}.")
+        raise InputError(f"The output must be in a writable folder; got {place}.")
     if place.is_dir() and not (is_zarr(place) and place.name.lower().endswith(".zarr")):
-        raise InputError(f"The output must be a file. Got {output}, which is a folder.")
+        raise InputError(f"The output must be a file; got {output}, which is a folder.")
     if place.exists() and not (place.is_file() or place.is_dir()):
-        raise InputError(f"The output must be a file. Got {output}, which is a device or a pipe.")
+        raise InputError(f"The output must be a file; got {output}, which is a device or a pipe.")
     if place.exists() and not force:
         raise FileError(f"{output} already exists; use --force to overwrite it.")
     return place

@@ -11,6 +11,7 @@ from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
 from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
+from relunmd.settings import check_settings
 
 __all__ = ["Array", "Init", "best_multiple"]
 
@@ -34,6 +35,9 @@ class Init(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     dense_arrays: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @abstractmethod
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:

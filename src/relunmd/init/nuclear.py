@@ -8,7 +8,6 @@ at 1000² and 2000². A rejected trial, or the last one, needs eigenvalues only.
 """
 
 from dataclasses import dataclass
-from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
@@ -19,9 +18,9 @@ from relunmd.engine.executor import Rows, Sums
 from relunmd.engine.linalg import sweep_rows, truncated_svd
 from relunmd.engine.matrix import Block, DenseSource, Matrix
 from relunmd.engine.problem import Problem
-from relunmd.errors import InputError
 from relunmd.init.initialization import Array, Init
 from relunmd.init.random import RandomInit
+from relunmd.settings import setting
 
 __all__ = ["NuclearInit"]
 
@@ -48,14 +47,10 @@ class NuclearInit(Init):
     this is much more expensive than the decomposition itself.
     """
 
-    steps: int = 3
+    steps: int = setting(3, ge=0)
     name: ClassVar[str] = "nuclear"
     summary: ClassVar[str] = "the paper's: subgradient steps on the nuclear norm; expensive for large X"
     dense_arrays: ClassVar[int] = 9
-
-    def __post_init__(self) -> None:
-        if isinstance(self.steps, bool) or not isinstance(self.steps, Integral) or int(self.steps) < 0:
-            raise InputError(f"steps of NuclearInit must be an integer of at least 0. Got {self.steps!r}.")
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
         W, H = RandomInit().make(problem, random)
@@ -72,7 +67,7 @@ class NuclearInit(Init):
         norm = spectrum.subgradient(Y)
         # ‖Y‖² = Σ min(1, σ/floor)² is nearly min(m, n).
         step = float(np.sqrt(spectrum.squares / min(problem.shape)))
-        for taken in range(int(self.steps)):
+        for taken in range(self.steps):
             for _ in range(_MOST_HALVINGS):
                 problem.run(_descend_block, {"Theta": Theta, "Y": Y}, {"out": trial}, step=step)
                 spectrum = _Spectrum(problem, trial)
@@ -82,7 +77,7 @@ class NuclearInit(Init):
             else:
                 return Theta  # No step decreases the norm: this is its minimum.
             Theta, trial = trial, Theta
-            if taken + 1 < int(self.steps):
+            if taken + 1 < self.steps:
                 norm = spectrum.subgradient(Y)
             step *= 2
         return Theta

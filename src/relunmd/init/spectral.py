@@ -5,7 +5,6 @@ All three are TSVDs of X + lift·[X > 0] − left·rightᵀ, which is never form
 
 import logging
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,8 +14,8 @@ from relunmd.engine.linalg import truncated_svd
 from relunmd.engine.matrix import Block
 from relunmd.engine.passes import sweep_of_x
 from relunmd.engine.problem import Problem
-from relunmd.errors import InputError
 from relunmd.init.initialization import Array, Init, best_multiple
+from relunmd.settings import setting
 
 __all__ = ["MeanCorrectedInit", "ShiftedInit", "TSVDInit"]
 
@@ -92,15 +91,11 @@ class ShiftedInit(Init):
     and 100 passes, including those of the initialization (docs/flagship.md).
     """
 
-    c: float = 1.0
+    c: float = setting(1.0, gt=0)
     name: ClassVar[str] = "shifted"
     summary: ClassVar[str] = "TSVD of X with its zeros lowered; best if X is very sparse"
 
-    def __post_init__(self) -> None:
-        if not (isinstance(self.c, Real) and 0 < float(self.c) < np.inf):
-            raise InputError(f"c of ShiftedInit must be a positive number. Got {self.c!r}.")
-
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
-        depth = float(self.c) * problem.mean_positive
+        depth = self.c * problem.mean_positive
         right = np.ones((problem.shape[1], 1))
         return _tsvd(problem, random, _ENOUGH, lift=depth, left=depth, right=right)

@@ -32,7 +32,8 @@ def test_every_kernel_has_exactly_one_signature_a_float_type():
         for algorithm in relunmd.algorithms():
             for init in relunmd.inits():
                 relunmd.decompose(X, 3, algorithm, init, max_iter=2)
-                relunmd.decompose(sparse.csr_array(X), 3, algorithm, init, max_iter=2)
+                d = relunmd.decompose(sparse.csr_array(X), 3, algorithm, init, max_iter=2)
+        relunmd.fit_rows(X, d.H, penalty=1, candidates=d.W)
     takes_data_as_it_is = {kernels.residual, kernels.scatter, kernels.gather}
     for compiled in _compile._REGISTERED:
         declared = [_compile._signatures(compiled, np.dtype(dtype)) for dtype in (np.float32, np.float64)]

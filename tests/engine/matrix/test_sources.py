@@ -153,11 +153,11 @@ def test_a_file_is_read_in_slabs_each_once(X, tmp_path, monkeypatch):
 
 
 BAD_GROUPS = {
-    "no member": ({"data": [1.0]}, {"shape": (1, 1)}, "Got the group '/X' with data."),
+    "no member": ({"data": [1.0]}, {"shape": (1, 1)}, "got the group '/X' with data."),
     "by columns": (
         {"data": [1.0], "indices": [0], "indptr": [0, 1]},
         {"shape": (1, 1), "encoding-type": "csc_matrix"},
-        "must be stored in CSR format. Got the group '/X' of shape (1, 1) in csc_matrix format",
+        "must be stored in CSR format; got the group '/X' of shape (1, 1) in csc_matrix format",
     ),
     "no shape": (
         {"data": [1.0], "indices": [0], "indptr": [0, 1]},
@@ -183,7 +183,7 @@ BAD_GROUPS = {
     "complex": (
         {"data": [1j], "indices": [0], "indptr": [0, 1]},
         {"shape": (1, 1)},
-        "X must hold real numbers. Got dtype complex128",
+        "X must hold real numbers; got dtype complex128",
     ),
     "two dimensions": (
         {"data": [[1.0]], "indices": [0], "indptr": [0, 1]},
@@ -224,7 +224,7 @@ def test_indices_outside_the_matrix_are_refused(tmp_path):
     group = h5py.File(tmp_path / "x.h5", "w").create_group("X")
     group["data"], group["indices"], group["indptr"] = [1.0, 2.0], [0, 7], [0, 1, 2]
     group.attrs["shape"] = (2, 3)
-    with pytest.raises(InputError, match=r"must be from 0 to 2\. Got 0 to 7 in rows 0 to 1"):
+    with pytest.raises(InputError, match=r"must be from 0 to 2; got 0 to 7 in rows 0 to 1"):
         assembled(check_matrix(group))
     broken = sparse.csr_array(np.eye(3))
     broken.indices = np.array([0, 1, 9], np.int32)
@@ -236,7 +236,7 @@ def test_stored_text_and_stored_cubes_are_refused(tmp_path):
     file = h5py.File(tmp_path / "x.h5", "w")
     with pytest.raises(InputError, match="X must hold real numbers"):
         check_matrix(file.create_dataset("text", data=[[b"a", b"b"]]))
-    with pytest.raises(InputError, match=r"X must be two-dimensional\. Got 3 dimension"):
+    with pytest.raises(InputError, match=r"X must be two-dimensional; got 3 dimension"):
         check_matrix(file.create_dataset("cube", data=np.ones((2, 2, 2))))
 
 

@@ -1,8 +1,8 @@
 """Compilation of the kernels: once for each float type, cached on disk, before any time is measured.
 
 The cache is in numba's usual folders, in a subfolder named after this file and the options below: numba recompiles a
-function when its own file changes, but not when shared code does. Cached code is unpickled, so a folder where another
-user can put files is not used; every process then compiles again.
+function when its own file changes, but not when shared code does (numba issue 1833). Cached code is unpickled (numba
+pull request 10839), so a folder where another user can put files is not used; every process then compiles again.
 
 The annotations of a kernel are its types, so that each kernel has exactly one signature for each float type (two if it
 takes the user's data unconverted). Tiles of X are always passed as read-only views.
@@ -185,14 +185,12 @@ def _signatures(compiled: Any, dtype: np.dtype[Any]) -> list[tuple[Any, ...]]:
 
 
 def _numba_type(annotation: Any, elements: dict[str, Any]) -> Any:
+    """Return the numba type of an annotation: a number, an array, a tuple or a named tuple."""
     if annotation in (float, int):
         return types.float64 if annotation is float else types.int64
-    if hasattr(annotation, "_fields"):
-        fields = inspect.get_annotations(annotation).values()
-        members = [_numba_type(field, elements) for field in fields]
-        return types.NamedTuple(members, annotation)  # type: ignore[no-untyped-call]
     if hasattr(annotation, "__metadata__"):
         kind = annotation.__metadata__[0]
         return types.Array(elements.get(kind.element, kind.element), kind.ndim, "C", readonly=kind.readonly)
-    parts = [_numba_type(part, elements) for part in get_args(annotation)]
-    return types.BaseTuple.from_types(parts)  # type: ignore[no-untyped-call]
+    named = annotation if hasattr(annotation, "_fields") else None
+    members = inspect.get_annotations(annotation).values() if named else get_args(annotation)
+    return types.BaseTuple.from_types([_numba_type(m, elements) for m in members], named)  # type: ignore[no-untyped-call]

@@ -1,7 +1,7 @@
 """Checks that later passes read the same data from storage as the first pass, which validated it.
 
-A chunk that is removed from a Zarr store reads as fill values, and a file may be overwritten or truncated during a run:
-without a check the result would be silently wrong.
+A chunk that is removed from a Zarr store reads as fill values (zarr-python issue 486), and a file may be overwritten or
+truncated during a run: without a check the result would be silently wrong.
 """
 
 import os

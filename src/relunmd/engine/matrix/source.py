@@ -133,6 +133,6 @@ def refuse_masked(X: object, name: str = "X") -> None:
     if masked:
         hidden = sum(int(np.count_nonzero(np.ma.getmaskarray(array))) for array in masked)
         raise InputError(
-            f"{name} must not be a masked array: missing values are not supported yet. Got one with {hidden} masked "
+            f"{name} must not be a masked array: missing values are not supported yet; got one with {hidden} masked "
             f"entries; filled(value) replaces them by a value of your choice, which is then used as data."
         )

@@ -45,7 +45,7 @@ def is_stored_group(X: object) -> bool:
 def _is_open(X: object) -> bool:
     library = library_of(X)
     if library == "h5py" and not X:
-        raise InputError("X must be in an open file. Got an object of an HDF5 file that has been closed.")
+        raise InputError("X must be in an open file; got an object of an HDF5 file that has been closed.")
     return library in ("h5py", "zarr")
 
 
@@ -156,19 +156,18 @@ class StoredCsr(_Stored):
         members = {name: group[name] for name in ("data", "indices", "indptr") if name in group}
         if len(members) < 3:
             raise InputError(
-                f"X must be an array, or a CSR group with the members data, indices and indptr. Got the group "
+                f"X must be an array, or a CSR group with the members data, indices and indptr; got the group "
                 f"{group.name!r} with {', '.join(members) or 'none of them'}."
             )
         shape = stored_shape(group)
         if shape is None:
             raise InputError(
-                f"The group {group.name!r} must have an attribute 'shape' with the numbers of rows and columns of X. "
-                "Got none; add it."
+                f"The group {group.name!r} must have an attribute 'shape' with the number of rows and columns; add it."
             )
         for name in ("data", "indices"):
             if getattr(members[name], "ndim", 0) != 1:
                 raise InputError(
-                    f"{name} of the group {group.name!r} must be a one-dimensional array. Got {members[name]!r}."
+                    f"{name} of the group {group.name!r} must be a one-dimensional array; got {members[name]!r}."
                 )
         self._data, self._indices = members["data"], members["indices"]
         super().__init__(shape, self._data.dtype, list(members.values()))
@@ -182,14 +181,14 @@ class StoredCsr(_Stored):
         form = stored_form(group) if m == n else "csc" if length == n + 1 else "csr"
         if not form.startswith("csr"):
             raise InputError(
-                f"X must be stored in CSR format. Got the group {group.name!r} of shape {self.shape} in {form} format."
+                f"X must be stored in CSR format; got the group {group.name!r} of shape {self.shape} in {form} format."
             )
         ends = self._indptr[[0, -1]].tolist() if length else []
         stored, indices = int(self._data.shape[0]), int(self._indices.shape[0])
         if length != m + 1 or ends != [0, stored] or indices != stored or (np.diff(self._indptr) < 0).any():
             raise InputError(
                 f"indptr of the group {group.name!r} must be {m + 1} nondecreasing numbers from 0 to {stored}, the "
-                f"length of data and indices. Got {length} numbers with ends {ends}, and {indices} indices."
+                f"length of data and indices; got {length} numbers with ends {ends}, and {indices} indices."
             )
 
     def _slab_rows(self, start: int) -> int:
@@ -203,7 +202,7 @@ class StoredCsr(_Stored):
         indices = np.asarray(self._indices[first:last])
         if len(indices) and not 0 <= int(indices.min()) <= int(indices.max()) < self.shape[1]:
             raise InputError(
-                f"indices of a CSR matrix must be from 0 to {self.shape[1] - 1}. Got {indices.min()} to "
+                f"indices of a CSR matrix must be from 0 to {self.shape[1] - 1}; got {indices.min()} to "
                 f"{indices.max()} in rows {rows.start} to {rows.stop - 1}."
             )
         starts = self._indptr[rows.start : rows.stop + 1] - first

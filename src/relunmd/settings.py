@@ -1,4 +1,4 @@
-"""Settings of algorithms: dataclass fields that carry their bounds."""
+"""Settings of algorithms and initializations: dataclass fields that carry their bounds."""
 
 import math
 import operator
@@ -38,19 +38,19 @@ def setting(
     return field(default=default, metadata={k: v for k, v in bounds.items() if v is not None})
 
 
-def check_settings(algorithm: Any) -> None:
+def check_settings(owner: Any) -> None:
     """Convert every setting to its declared type; raise InputError unless it lies within its bounds."""
-    types, owner = get_type_hints(type(algorithm)), type(algorithm).__name__
-    for one in fields(algorithm):
-        value, kind = getattr(algorithm, one.name), types[one.name]
+    types, name = get_type_hints(type(owner)), type(owner).__name__
+    for one in fields(owner):
+        value, kind = getattr(owner, one.name), types[one.name]
         if kind is bool and not isinstance(value, bool | np.bool_):
-            raise InputError(f"{one.name} of {owner} must be True or False; got {value!r}.")
+            raise InputError(f"{one.name} of {name} must be True or False; got {value!r}.")
         number = {int: Integral, float: Real}.get(kind)
         if number and (isinstance(value, bool) or not isinstance(value, number) or not _within(value, one.metadata)):
             noun = "an integer" if kind is int else "a number"
-            raise InputError(f"{one.name} of {owner} must be {noun} {_described(one.metadata)}; got {value!r}.")
+            raise InputError(f"{one.name} of {name} must be {noun} {_described(one.metadata)}; got {value!r}.")
         if kind in (bool, int, float):
-            object.__setattr__(algorithm, one.name, kind(value))
+            object.__setattr__(owner, one.name, kind(value))
 
 
 def _within(value: Any, bounds: Mapping[str, Any]) -> bool:
