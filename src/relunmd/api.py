@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import numbers
 import os
 import time
@@ -162,8 +163,7 @@ def decompose(
         check_memory(A, float_type, rank, method, first, n_starts, checkpoint=file is not None)
         inits = [first] + [RandomInit()] * (n_starts - 1)
         executor = executor_for(A, float_type, threads)
-        executor.deadline = None if limits.max_time is None else time.perf_counter() + limits.max_time
-        clock = Clock()
+        executor.deadline, clock = time.perf_counter() + (limits.max_time or math.inf), Clock()
         stack.enter_context(executor)
         problem = make_problem(A, float_type, rank, executor)
         executor.passes = 0
@@ -173,15 +173,15 @@ def decompose(
             callbacks.append(stack.enter_context(ProgressDisplay(f"{method.name}, rank {rank}", limits)))
         saved = None
         if file is not None:
-            seed = int(random_state) if isinstance(random_state, numbers.Integral) else None
-            saved = Checkpoint(*file, _identity(problem, method, inits, random, seed), executor.remove_other_rows)
+            identity = _identity(problem, method, inits, random, random_state)
+            saved = Checkpoint(*file, identity, executor.remove_other_rows)
         outcome = solve(problem, method, inits, random, limits, clock, callbacks, saved)
         total = clock.seconds()
 
     log.info("%s: %s error %.6g", method.name, outcome.status.message, outcome.error)
     return Decomposition(
-        W=outcome.W,
-        H=outcome.H,
+        outcome.W,
+        outcome.H,
         error=outcome.error,
         n_iter=len(outcome.history) - 1,
         time=total,
@@ -196,7 +196,7 @@ def decompose(
 
 
 def _identity(
-    problem: Problem, method: Algorithm, inits: list[Init], random: np.random.Generator, seed: int | None
+    problem: Problem, method: Algorithm, inits: list[Init], random: np.random.Generator, seed: Seed
 ) -> Identity:
     return Identity(
         fingerprint=problem.fingerprint,
@@ -207,7 +207,7 @@ def _identity(
         init=_facts_of(inits[0]),
         n_starts=len(inits),
         generator=type(random.bit_generator).__name__,
-        random_state=seed,
+        random_state=int(seed) if isinstance(seed, numbers.Integral) else None,
     )
 
 

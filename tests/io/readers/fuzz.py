@@ -1,6 +1,6 @@
 """Mutated files through the readers, in one process: `python -m tests.io.readers.fuzz FOLDER COUNT [SEED]`.
 
-FOLDER/absurd has what `python -m tests.io.readers.samples FOLDER/absurd` wrote; the mutants are generated here. Each file
+FOLDER/absurd has what `python -m tests.io.readers.samples FOLDER/absurd` wrote; the mutants are generated here. A file
 is opened and read from beginning to end. This must give a matrix or one of our exceptions with one sentence; anything
 else, more than ten seconds, or more than 1 GB of memory is a failure and is listed.
 """
