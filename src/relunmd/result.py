@@ -16,8 +16,6 @@ from relunmd.errors import InputError
 from relunmd.io.archive import amount, count, file_errors, plain, read_archive, write_archive
 from relunmd.io.atomic import check_path, write_beside, writing
 
-__all__ = ["Decomposition", "History", "Status"]
-
 Array = NDArray[Any]
 
 _MODEL = "model"
