@@ -479,7 +479,7 @@ def test_ridge(digits):
     for start in range(0, 200, 20):
         ridged.partial_fit(digits[start : start + 20])
     assert ridged.score(digits) > before - 0.02
-    with pytest.raises(InputError, match='ridge is for the algorithms "3b-factored" and "qn"'):
+    with pytest.raises(InputError, match='ridge is supported by "3b-factored" and "qn"'):
         model(6, algorithm="em", ridge=0.1).fit(digits)
 
 

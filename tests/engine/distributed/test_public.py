@@ -83,7 +83,7 @@ def test_lists_of_parts_are_no_factors(client, model, kind):
     parts = KINDS[kind](client)
     with pytest.raises(InputError, match="inverse_transform needs W as a NumPy or Dask array"):
         model.inverse_transform(parts)
-    with pytest.raises(InputError, match=r"W0 of init must be a two-dimensional array .* Got a list of parts"):
+    with pytest.raises(InputError, match=r"W0 of init must be a two-dimensional array .* got a list of parts"):
         relunmd.decompose(X, **RUN | {"init": (parts, model.components_)})
 
 
