@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from relunmd.engine import passes
-from relunmd.engine.linalg import truncated_svd
+from relunmd.engine.linalg.truncated_svd import truncated_svd
 from tests.conftest import projection, synthetic
 
 KINDS = {

@@ -14,7 +14,7 @@ import numpy as np
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import gram_solve
+from relunmd.engine.linalg.gram import gram_solve
 from relunmd.engine.linalg.two_loop import Direction, Products
 from relunmd.engine.matrix import Block
 from relunmd.engine.passes import gradient_strip

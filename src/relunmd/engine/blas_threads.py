@@ -11,8 +11,6 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from relunmd.forks import fork_lock
 
-__all__ = ["one_blas_thread", "usable_cores"]
-
 
 def usable_cores() -> int:
     """Return the number of cores that this process may run on."""

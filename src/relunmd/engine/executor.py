@@ -16,31 +16,14 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relunmd.engine.blas_threads import one_blas_thread, usable_cores
+from relunmd.engine.blas_threads import one_blas_thread
 from relunmd.engine.interrupts import InterruptFlag
-from relunmd.engine.matrix import Matrix, Scratch, SumsPool
-from relunmd.engine.tree_sum import Sums, Tree, tree_sum
+from relunmd.engine.matrix import Array, Matrix, Scratch, SumsPool
+from relunmd.engine.tree_sum import Sums as Sums
+from relunmd.engine.tree_sum import Tree
 from relunmd.errors import InputError
 
-__all__ = [
-    "BlockFunction",
-    "Executor",
-    "Rows",
-    "RowsLostError",
-    "Sums",
-    "Team",
-    "ThreadExecutor",
-    "Tree",
-    "Wanted",
-    "grouped",
-    "one_blas_thread",
-    "tree_sum",
-    "usable_cores",
-]
-
-Array = NDArray[Any]
 Rows = SimpleNamespace
 """Arrays of m rows by name, or the rows of a block of them; a tuple of arrays is an attribute too."""
 Wanted = int | tuple[int, np.dtype[Any]] | Array

@@ -9,30 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import Sweep, right_inverse
-from relunmd.engine.linalg.truncated_svd import empty_share
-from relunmd.engine.matrix import Block, Strip
+from relunmd.engine.linalg.gram import right_inverse
+from relunmd.engine.linalg.truncated_svd import Sweep, empty_share
+from relunmd.engine.matrix import Array, Block, Strip
 from relunmd.engine.problem import Problem
-
-__all__ = [
-    "ERROR",
-    "LATENT",
-    "Gradient",
-    "Look",
-    "gradient",
-    "gradient_strip",
-    "look",
-    "residual_strip",
-    "sweep_of_x",
-    "times",
-    "transposed_times",
-]
-
-Array = NDArray[Any]
 
 LATENT, ERROR = 1.0, 0.0
 """The leaks of the two objectives ½L² and ½E²‖X‖².

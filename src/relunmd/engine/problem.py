@@ -7,16 +7,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine import kernels
 from relunmd.engine.executor import BlockFunction, Executor, Rows, Sums, Wanted
-from relunmd.engine.matrix import Block, Matrix
+from relunmd.engine.matrix import Array, Block, Matrix
 from relunmd.io.archive import count
-
-__all__ = ["Facts", "Fingerprint", "Problem"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,6 @@ from relunmd.engine.matrix import (
 from relunmd.engine.problem import Facts, Problem
 from relunmd.errors import InputError
 
-__all__ = ["check_matrix", "executor_for", "make_problem", "opened"]
-
 log = logging.getLogger("relunmd")
 
 

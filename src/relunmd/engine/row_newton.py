@@ -19,19 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import right_inverse
-from relunmd.engine.matrix import Block, Tile, power_of_two_scale
+from relunmd.engine.linalg.gram import right_inverse
+from relunmd.engine.matrix import Array, Block, Tile, power_of_two_scale
 from relunmd.engine.matrix.source import read_only
 from relunmd.engine.passes import ERROR, LATENT
 from relunmd.engine.problem import Problem
-
-__all__ = ["RowFit", "fit_rows", "improve_rows", "known_rows", "spread"]
-
-Array = NDArray[Any]
 
 _LEAKS = (LATENT, 0.3, 0.09, ERROR)
 _ROUGH, _FINE = 1e-4, 1e-5

@@ -7,8 +7,6 @@ from typing import Any
 
 from relunmd.engine.matrix import SumsPool
 
-__all__ = ["Sums", "Tree", "tree_sum"]
-
 Sums = dict[str, Any]
 
 

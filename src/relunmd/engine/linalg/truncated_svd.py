@@ -26,29 +26,15 @@ below about 1e-4.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from relunmd.engine.executor import Rows, Sums
 from relunmd.engine.linalg.gram import orthonormal
-from relunmd.engine.matrix import Block
+from relunmd.engine.matrix import Array, Block
 from relunmd.engine.problem import Problem
-
-__all__ = [
-    "Factors",
-    "Sweep",
-    "factors_of",
-    "polish",
-    "share_of_sweep",
-    "starting_basis",
-    "sweep_rows",
-    "truncated_svd",
-]
-
-Array = NDArray[Any]
 
 OVERSAMPLING = 8
 _KRYLOV_DEPTH = 3

@@ -6,14 +6,10 @@ stands for the initial inverse Hessian; and its result is a combination of them,
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["Direction", "Products", "two_loop"]
-
-Array = NDArray[Any]
+from relunmd.engine.matrix import Array
 
 _FIRST = 0.5
 """The factor of M while nothing is known: half of the least-squares step in W and half of that in H."""

@@ -16,8 +16,6 @@ from relunmd.engine.matrix.read_check import FileStamp
 from relunmd.engine.matrix.scratch import Scratch
 from relunmd.engine.matrix.source import InMemory, TileData, converted, read_only
 
-__all__ = ["CsrSource"]
-
 
 class CsrSource(InMemory):
     """A SciPy sparse matrix or array of any format, converted to CSR.

@@ -14,8 +14,6 @@ from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Slab, TileData, converted, read_only
 from relunmd.errors import FileError
 
-__all__ = ["DenseSource"]
-
 
 class DenseSource(InMemory):
     """A two-dimensional array.

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-__all__ = ["RowLayout"]
-
 T = TypeVar("T")
 
 _TILE_ENTRIES = 2**17

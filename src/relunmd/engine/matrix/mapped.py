@@ -14,8 +14,6 @@ import numpy as np
 from relunmd.engine.matrix.scratch import Array
 from relunmd.errors import FileError
 
-__all__ = ["MappedRows", "is_mapped", "mapped_path"]
-
 
 def is_mapped(X: object) -> bool:
     """Return whether an array is in a memory map."""

@@ -12,8 +12,6 @@ from relunmd.engine.matrix.layout import RowLayout, cached
 from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Source, TileData, read_only
 
-__all__ = ["Block", "Matrix", "Tile", "power_of_two_scale"]
-
 
 def power_of_two_scale(largest: float, dtype: np.dtype[Any]) -> float:
     """Return the power of two that brings `largest` into [1, 2), within the range of `dtype`.

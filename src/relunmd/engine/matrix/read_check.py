@@ -15,8 +15,6 @@ from relunmd.engine.matrix.mapped import mapped_path
 from relunmd.engine.matrix.scratch import Array
 from relunmd.errors import FileError
 
-__all__ = ["FileStamp", "ReadCheck", "row_sums"]
-
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -15,8 +15,6 @@ from relunmd.engine.matrix.read_check import FileStamp
 from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.errors import InputError
 
-__all__ = ["InMemory", "Source", "refuse_masked"]
-
 
 class TileData(NamedTuple):
     """A tile of X: the columns of `X` from `first` (C-ordered, read-only, floats or bytes), times `scale`."""

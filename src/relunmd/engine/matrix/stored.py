@@ -24,8 +24,6 @@ from relunmd.engine.matrix.source import InMemory, Slab, Source
 from relunmd.errors import FileError, InputError, RelunmdError
 from relunmd.io.sparse_groups import stored_form, stored_shape
 
-__all__ = ["StoredArray", "StoredCsr", "is_stored_array", "is_stored_group"]
-
 log = logging.getLogger("relunmd")
 _SLAB_BYTES, _MOST_SLAB_BYTES = 2**25, 2**28
 _MOST_LISTED = 4096

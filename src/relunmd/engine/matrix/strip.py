@@ -14,8 +14,6 @@ from relunmd.engine.kernels import Nonzeros
 from relunmd.engine.matrix.matrix import Block, Tile
 from relunmd.engine.matrix.scratch import Array
 
-__all__ = ["Piece", "Strip"]
-
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 SPARSE_SHARE = {4: 0.05, 8: 0.1}
 """The fraction of nonzeros up to which only these are multiplied, by the bytes of a number.
