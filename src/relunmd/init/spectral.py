@@ -95,7 +95,7 @@ class ShiftedInit(Init):
     summary = "TSVD of X with its zeros lowered; best if X is very sparse"
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
-        depth = self.c * problem.mean_positive
+        depth = self.c * (problem.facts.total / problem.facts.positives)
         right = np.ones((problem.shape[1], 1))
         return _tsvd(problem, random, _ENOUGH, lift=depth, left=depth, right=right)
 

@@ -73,6 +73,11 @@ class Strip:
         self._n_dense += sparse is None
         return self._append(columns, A if sparse is None else sparse)
 
+    def add_residual(self, tile: Tile, W: Array, H: Array, leak: float, squares: Array) -> Piece:
+        """Append the tile of minus the derivative of an objective by Θ = WH, see `kernels.residual`."""
+        T = np.matmul(W, H[:, tile.columns], out=self.scratch(tile.n_columns))
+        return self.add(T, tile.columns, kernels.residual(T, *tile.data, leak, squares))
+
     def add_data(self, tile: Tile, lift: float = 0.0) -> Piece:
         """Append the tile of X + lift·[X > 0]."""
         sparse = tile.nonzeros(_most((tile.n_rows, tile.n_columns), self._block.matrix.dtype), lift)
