@@ -200,7 +200,7 @@ def _add_products(
 
 def _joined(old: Products, sums: Array, renew: bool) -> Products:
     """The inner products of the old pairs and the new one."""
-    k = old.count
+    k = len(old.s_g)
     s_y, y_My = np.zeros((k + 1, k + 1)), sums[:, 4:].copy()
     s_y[:k, :k] = old.s_y
     s_y[:, k] = sums[:, 1]

@@ -260,8 +260,7 @@ class Executor(ABC):
         """Read the arrays that `write_rows` wrote."""
         if about is not None:
             raise InputError(
-                "checkpoint is of a run on a cluster, whose rows are stored beside it; got X on one machine. Pass X on "
-                "Dask, or name another file."
+                "checkpoint is of a run on a cluster; got X on one machine. Pass X on Dask or a new path."
             )
         return {}
 

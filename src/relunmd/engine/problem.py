@@ -64,8 +64,8 @@ class Fingerprint:
     def differences(self, other: "Fingerprint") -> list[str]:
         """The names of the attributes that differ beyond rounding, which depends on how a matrix is stored."""
         found = [name for name in ("shape", "dtype", "nonzeros") if getattr(self, name) != getattr(other, name)]
-        sums = ("total", "norm")
-        found += [n for n in sums if not math.isclose(getattr(self, n), getattr(other, n), rel_tol=1e-10)]
+        pairs = {"total": (self.total, other.total), "norm": (self.norm, other.norm)}
+        found += [name for name, pair in pairs.items() if not math.isclose(*pair, rel_tol=1e-10)]
         known = self.checksum and other.checksum and self.checksum != other.checksum
         return [*found, "checksum"] if known else found
 
@@ -147,7 +147,7 @@ def _squared_error(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     squares = 0.0
     for at in x.strips:
         for tile in x.across(at):
-            squares += kernels.squared_error(x.theta(tile, rows.W, H), tile.X, tile.scale)
+            squares += kernels.squared_error(x.theta(tile, rows.W, H), *tile.scaled)
     return {"squares": squares}
 
 

@@ -26,10 +26,6 @@ class Products:
     y_Mg: Array
     g_Mg: float
 
-    @property
-    def count(self) -> int:
-        return len(self.s_g)
-
     def part(self, kept: slice) -> "Products":
         """The same with some of the pairs only."""
         s_y, y_My = self.s_y[kept, kept].copy(), self.y_My[kept, kept].copy()
@@ -55,7 +51,7 @@ def two_loop(products: Products) -> Direction:
     >>> two_loop(Products(nothing[0:0].ravel(), nothing, nothing, nothing.ravel(), 4.0)).slope
     -2.0
     """
-    k = products.count
+    k = len(products.s_g)
     s_y, curvature = products.s_y, np.diag(products.s_y)
     gamma = float(curvature[-1] / products.y_My[-1, -1]) if k else _FIRST
     alpha, s_q = np.zeros(k), products.s_g.astype(np.float64)
