@@ -259,9 +259,7 @@ class Executor(ABC):
     def read_rows(self, matrix: Matrix, about: Mapping[str, Any] | None, place: Path) -> dict[str, Array]:
         """Read the arrays that `write_rows` wrote."""
         if about is not None:
-            raise InputError(
-                "checkpoint is of a run on a cluster; got X on one machine. Pass X on Dask or a new path."
-            )
+            raise InputError("checkpoint is of a run on a cluster; got X on one machine. Pass X on Dask or a new path.")
         return {}
 
     def remove_other_rows(self, place: Path, about: Mapping[str, Any] | None) -> None:  # noqa: B027

@@ -150,18 +150,15 @@ class StoredCsr(_Stored):
     def __init__(self, group: Any) -> None:
         members = {name: group[name] for name in ("data", "indices", "indptr") if name in group}
         if len(members) < 3:
-            raise InputError(
-                f"X must be an array, or a CSR group with the members data, indices and indptr; got the group "
-                f"{group.name!r} with {', '.join(members) or 'none of them'}."
-            )
+            found = f"the group {group.name!r} with {', '.join(members) or 'none of them'}"
+            raise InputError(f"X must be an array, or a CSR group of data, indices and indptr; got {found}.")
         shape = stored_shape(group)
         if shape is None:
             raise InputError(f"The group {group.name!r} must have an attribute 'shape' (rows and columns); add it.")
         for name in ("data", "indices"):
             if getattr(members[name], "ndim", 0) != 1:
-                raise InputError(
-                    f"{name} of the group {group.name!r} must be a one-dimensional array; got {members[name]!r}."
-                )
+                about = f"{name} of the group {group.name!r}"
+                raise InputError(f"{about} must be a one-dimensional array; got {members[name]!r}.")
         self._data, self._indices = members["data"], members["indices"]
         super().__init__(shape, self._data.dtype, list(members.values()))
         with _reading(f"indptr of the group {group.name!r}"):
