@@ -17,8 +17,8 @@ from sklearn.utils.extmath import randomized_svd
 
 import relunmd
 from relunmd.datasets import digits, synthetic
-from relunmd.engine import linalg as ours
 from relunmd.engine.executor import ThreadExecutor
+from relunmd.engine.linalg.truncated_svd import truncated_svd
 from relunmd.engine.passes import sweep_of_x
 from relunmd.engine.problem_setup import check_matrix, make_problem
 
@@ -47,7 +47,7 @@ def randomised(X, rank):
 def krylov(X, rank):
     with ThreadExecutor(2) as executor:
         problem = make_problem(check_matrix(X), X.dtype, rank, executor)
-        found = ours.truncated_svd(problem, lambda V: sweep_of_x(problem, V), rank, np.random.default_rng(0))
+        found = truncated_svd(problem, lambda V: sweep_of_x(problem, V), rank, np.random.default_rng(0))
         return found.W, found.H / problem.matrix.scale
 
 

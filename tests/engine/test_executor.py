@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import relunmd
 from relunmd.engine.executor import ThreadExecutor
 from relunmd.engine.matrix import DenseSource, Matrix
-from relunmd.engine.tree_sum import tree_sum
+from relunmd.engine.tree_sum import Tree
 
 X = np.random.default_rng(0).random((30_000, 7))
 MATRIX = Matrix(DenseSource(X), np.dtype(float))
@@ -53,7 +53,10 @@ def test_tree_is_that_of_the_threads():
         middle = len(numbers) // 2
         return numbers[0] if middle == 0 else added(numbers[:middle]) + added(numbers[middle:])
 
-    assert tree_sum(shares)["a"] == added([share["a"] for share in shares])
+    tree = Tree(len(shares), lambda share: None)
+    for index, share in enumerate(shares):
+        tree.add(dict(share), index)
+    assert tree.total["a"] == added([share["a"] for share in shares])
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
@@ -264,7 +267,7 @@ class TestAForkDuringARun:
         import os, signal, threading, time, warnings
         import numpy as np, relunmd
         from threadpoolctl import threadpool_info, threadpool_limits
-        from relunmd.engine.executor import one_blas_thread
+        from relunmd.engine.blas_threads import one_blas_thread
         warnings.simplefilter("ignore", DeprecationWarning)  # Of forks, from Python 3.12 on.
         def child(work):
             pid = os.fork()
@@ -297,7 +300,7 @@ class TestAForkDuringARun:
             print(child(run))
             thread.join()
             """
-        beginning = self.BEGINNING.replace("from relunmd.engine.executor import one_blas_thread", "")
+        beginning = self.BEGINNING.replace("from relunmd.engine.blas_threads import one_blas_thread", "")
         assert self.script(program, beginning) == ["0"]
 
     def test_children_run_to_their_end(self):

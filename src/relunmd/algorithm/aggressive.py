@@ -16,7 +16,7 @@ from relunmd.algorithm.base import Algorithm
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import Sweep, empty_share, polish, share_of_sweep, starting_basis
+from relunmd.engine.linalg.truncated_svd import Sweep, empty_share, polish, share_of_sweep, starting_basis
 from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
 from relunmd.errors import InputError

@@ -15,7 +15,7 @@ from relunmd.algorithm.naive import Naive
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import BlockFunction, Rows, Sums
-from relunmd.engine.linalg import empty_share, share_of_sweep
+from relunmd.engine.linalg.truncated_svd import empty_share, share_of_sweep
 from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
 from relunmd.settings import setting

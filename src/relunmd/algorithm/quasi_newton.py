@@ -28,7 +28,7 @@ from relunmd.algorithm.base import Algorithm, balanced
 from relunmd.algorithm.quasi_newton_pass import PAIRS, Trial, evaluate, products_of
 from relunmd.algorithm.state import Array, State
 from relunmd.algorithm.three_block_factored import ThreeBlockFactored
-from relunmd.engine.linalg import truncated_svd
+from relunmd.engine.linalg.truncated_svd import truncated_svd
 from relunmd.engine.linalg.two_loop import Direction, Products, two_loop
 from relunmd.engine.passes import ERROR, LATENT, sweep_of_x
 from relunmd.engine.problem import Problem

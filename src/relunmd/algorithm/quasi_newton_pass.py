@@ -14,7 +14,7 @@ import numpy as np
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import gram_solve
+from relunmd.engine.linalg.gram import gram_solve
 from relunmd.engine.linalg.two_loop import Direction, Products
 from relunmd.engine.matrix import Block
 from relunmd.engine.passes import gradient_strip
@@ -198,7 +198,7 @@ def _add_products(
 
 def _joined(old: Products, sums: Array, renew: bool) -> Products:
     """The inner products of the old pairs and the new one."""
-    k = old.count
+    k = len(old.s_g)
     s_y, y_My = np.zeros((k + 1, k + 1)), sums[:, 4:].copy()
     s_y[:k, :k] = old.s_y
     s_y[:, k] = sums[:, 1]

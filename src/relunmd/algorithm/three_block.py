@@ -12,7 +12,7 @@ from relunmd.algorithm.base import Algorithm
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import gram_solve, right_inverse
+from relunmd.engine.linalg.gram import gram_solve, right_inverse
 from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
 from relunmd.settings import setting

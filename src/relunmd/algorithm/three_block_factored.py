@@ -25,7 +25,7 @@ from relunmd.algorithm.base import Algorithm, balanced
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import gram_solve, gram_solve_right, right_inverse
+from relunmd.engine.linalg.gram import gram_solve, gram_solve_right, right_inverse
 from relunmd.engine.matrix import Block
 from relunmd.engine.passes import LATENT, residual_strip
 from relunmd.engine.problem import Problem

@@ -17,7 +17,7 @@ from relunmd.comparison.contenders import Contender
 from relunmd.engine import kernels
 from relunmd.engine.blas_threads import one_blas_thread, usable_cores
 from relunmd.engine.executor import ThreadExecutor
-from relunmd.engine.linalg import canonical_factors
+from relunmd.engine.linalg.canonical import canonical_factors
 from relunmd.engine.matrix import DenseSource
 from relunmd.engine.problem_setup import check_matrix, make_problem
 from relunmd.errors import InputError

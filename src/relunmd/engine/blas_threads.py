@@ -11,14 +11,10 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from relunmd.forks import fork_lock
 
-__all__ = ["one_blas_thread", "usable_cores"]
-
 
 def usable_cores() -> int:
     """Return the number of cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _OneBlasThread:
@@ -34,8 +30,7 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if not self._inside:
-                if self._controller is None:
-                    self._controller = ThreadpoolController()
+                self._controller = self._controller or ThreadpoolController()
                 self._take_control()
                 self._limit.enter_context(self._controller.limit(limits=1, user_api="blas"))
             self._inside.append(threading.get_ident())

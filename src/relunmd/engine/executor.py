@@ -16,35 +16,24 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relunmd.engine.blas_threads import one_blas_thread, usable_cores
+from relunmd.engine.blas_threads import one_blas_thread
 from relunmd.engine.interrupts import InterruptFlag
-from relunmd.engine.matrix import Matrix, Scratch, SumsPool
-from relunmd.engine.tree_sum import Sums, Tree, tree_sum
+from relunmd.engine.matrix import Array, Matrix, Scratch, SumsPool
+from relunmd.engine.tree_sum import Sums as Sums
+from relunmd.engine.tree_sum import Tree
 from relunmd.errors import InputError
 
-__all__ = [
-    "BlockFunction",
-    "Executor",
-    "Rows",
-    "RowsLostError",
-    "Sums",
-    "Team",
-    "ThreadExecutor",
-    "Tree",
-    "Wanted",
-    "grouped",
-    "one_blas_thread",
-    "tree_sum",
-    "usable_cores",
-]
-
-Array = NDArray[Any]
 Rows = SimpleNamespace
 """Arrays of m rows by name, or the rows of a block of them; a tuple of arrays is an attribute too."""
 Wanted = int | tuple[int, np.dtype[Any]] | Array
 """An array of m rows that a pass writes: its number of columns (and its dtype), or an array to write over."""
+ReadRows = Mapping[str, Array | Sequence[Array]] | None
+"""The arrays of m rows that a pass reads, by name."""
+WrittenRows = Mapping[str, Wanted] | None
+"""Those that it writes."""
+Output = tuple[Rows, Sums]
+"""The arrays of m rows that a pass wrote, and the sums over all blocks."""
 
 BlockFunction = Callable[..., Sums]
 """How an algorithm sees X: ``function(x, rows, out, **shared)`` is called for every block of rows.
@@ -79,36 +68,34 @@ class RowBuffers:
     """
 
     def __init__(self) -> None:
-        self._arrays: list[Array] = []
-        self._used: list[int] = []
+        self._slots: list[SimpleNamespace] = []
         self._passes = 0
 
     def take(self, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
         """Return an uninitialized array."""
-        for i in range(len(self._arrays)):
-            fits = self._arrays[i].shape == shape and self._arrays[i].dtype == dtype
-            if fits and _references(self._arrays, i) == _UNSHARED:
-                self._used[i] = self._passes
-                return self._arrays[i]
-        array = np.empty(shape, dtype)
-        self._arrays.append(array)
-        self._used.append(self._passes)
-        return array
+        for slot in self._slots:
+            if slot.array.shape == shape and slot.array.dtype == dtype and _references(slot) == _UNSHARED:
+                break
+        else:
+            slot = SimpleNamespace(array=np.empty(shape, dtype))
+            self._slots.append(slot)
+        slot.used = self._passes
+        found: Array = slot.array
+        return found
 
     def end_of_pass(self) -> None:
-        """Release the memory of arrays that are in use no more and were not reused for some passes."""
+        """Release the memory of arrays that are no longer in use and were not reused for some passes."""
         self._passes += 1
-        old = [self._used[i] + _KEPT_PASSES < self._passes for i in range(len(self._arrays))]
-        kept = [i for i in range(len(old)) if not (old[i] and _references(self._arrays, i) == _UNSHARED)]
-        self._arrays, self._used = [self._arrays[i] for i in kept], [self._used[i] for i in kept]
+        oldest = self._passes - _KEPT_PASSES
+        self._slots = [slot for slot in self._slots if slot.used >= oldest or _references(slot) != _UNSHARED]
 
 
-def _references(arrays: list[Array], i: int) -> int:
-    return sys.getrefcount(arrays[i])
+def _references(slot: SimpleNamespace) -> int:
+    return sys.getrefcount(slot.array)
 
 
-_UNSHARED = _references([np.empty(0)], 0)
-"""The count for an array that nobody but the list refers to."""
+_UNSHARED = _references(SimpleNamespace(array=np.empty(0)))
+"""The count for an array that only its slot refers to."""
 
 
 class Team:
@@ -195,13 +182,8 @@ class Executor(ABC):
         return self._ctrl_c.take()
 
     def run(
-        self,
-        matrix: Matrix,
-        function: BlockFunction,
-        rows: Mapping[str, Array | Sequence[Array]] | None = None,
-        out: Mapping[str, Wanted] | None = None,
-        **shared: Any,
-    ) -> tuple[Rows, Sums]:
+        self, matrix: Matrix, function: BlockFunction, rows: ReadRows = None, out: WrittenRows = None, **shared: Any
+    ) -> Output:
         """Call `function` on every block; one pass.
 
         Parameters
@@ -227,30 +209,19 @@ class Executor(ABC):
         return found
 
     def over_rows(
-        self,
-        matrix: Matrix,
-        function: BlockFunction,
-        rows: Mapping[str, Array | Sequence[Array]] | None = None,
-        out: Mapping[str, Wanted] | None = None,
-        **shared: Any,
-    ) -> tuple[Rows, Sums]:
+        self, matrix: Matrix, function: BlockFunction, rows: ReadRows = None, out: WrittenRows = None, **shared: Any
+    ) -> Output:
         """Do the same for a function that does not read X: no pass."""
         flat: dict[str, Any] = {}
         for name, value in (rows or {}).items():
-            flat |= (
-                {f"{name}.{i}": x for i, x in enumerate(value)} if isinstance(value, list | tuple) else {name: value}
-            )
+            several = isinstance(value, list | tuple)
+            flat |= {f"{name}.{i}": x for i, x in enumerate(value)} if several else {name: value}
         made, sums = self._each(matrix, function, flat, out or {}, shared)
         return grouped(made), sums
 
     @abstractmethod
     def _each(
-        self,
-        matrix: Matrix,
-        function: BlockFunction,
-        rows: Mapping[str, Array],
-        out: Mapping[str, Wanted],
-        shared: Mapping[str, Any],
+        self, matrix: Matrix, function: BlockFunction, rows: dict[str, Array], out: Mapping[str, Wanted], shared: Any
     ) -> tuple[dict[str, Array], Sums]: ...
 
     @abstractmethod
@@ -288,10 +259,7 @@ class Executor(ABC):
     def read_rows(self, matrix: Matrix, about: Mapping[str, Any] | None, place: Path) -> dict[str, Array]:
         """Read the arrays that `write_rows` wrote."""
         if about is not None:
-            raise InputError(
-                "checkpoint is of a run on a cluster, whose rows are stored beside it; got X on one machine. Pass X on "
-                "Dask, or name another file."
-            )
+            raise InputError("checkpoint is of a run on a cluster; got X on one machine. Pass X on Dask or a new path.")
         return {}
 
     def remove_other_rows(self, place: Path, about: Mapping[str, Any] | None) -> None:  # noqa: B027
@@ -315,12 +283,7 @@ class ThreadExecutor(Executor):
         return self
 
     def _each(
-        self,
-        matrix: Matrix,
-        function: BlockFunction,
-        rows: Mapping[str, Array],
-        out: Mapping[str, Wanted],
-        shared: Mapping[str, Any],
+        self, matrix: Matrix, function: BlockFunction, rows: dict[str, Array], out: Mapping[str, Wanted], shared: Any
     ) -> tuple[dict[str, Array], Sums]:
         team = self._team
         if team is None:
@@ -351,8 +314,7 @@ class ThreadExecutor(Executor):
         return random.standard_normal((matrix.shape[0], n_columns)).astype(matrix.dtype)
 
     def placed(self, matrix: Matrix, A: Any) -> Array:
-        found: Array = A
-        return found
+        return np.asarray(A)
 
     def handed_over(self, A: Array) -> Any:
         return A

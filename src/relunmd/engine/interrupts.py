@@ -9,8 +9,6 @@ import signal
 import threading
 from typing import Any, Self
 
-__all__ = ["InterruptFlag"]
-
 
 class InterruptFlag:
     """Turns the first Ctrl-C into a flag while it is open, in the main thread and unless the user handles SIGINT.

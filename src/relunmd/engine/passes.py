@@ -1,44 +1,26 @@
-"""The looks at X that algorithms and starts share: each is one pass, and nothing m×n is kept.
+"""Passes over X that algorithms and initializations share; none keeps an m×n array.
 
-In a pass every tile is made into a tile of some matrix A (a residual, or X with its zeros moved) while it is
-in cache, and A is multiplied from both sides: Y = A·V, S = Aᵀ·Y. Costs: 6mnr flops for a gradient (less where
-A is mostly zero, see `Strip`), memory O((m + n)r) and, for each thread, a strip of some hundred rows.
+Every tile of X is converted to a tile of a matrix A (a residual, or X with its zeros shifted) while it is in cache, and
+A is multiplied from both sides: Y = A·V, S = Aᵀ·Y. A gradient costs 6mnr flops (less if A is mostly zero, see `Strip`).
+Memory is O((m + n)r) and, for each thread, a strip of some hundred rows.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import Sweep, right_inverse
-from relunmd.engine.linalg.truncated_svd import empty_share
-from relunmd.engine.matrix import Block, Strip
+from relunmd.engine.linalg.gram import right_inverse
+from relunmd.engine.linalg.truncated_svd import Sweep, empty_share
+from relunmd.engine.matrix import Array, Block, Strip
 from relunmd.engine.problem import Problem
-
-__all__ = [
-    "ERROR",
-    "LATENT",
-    "Gradient",
-    "Look",
-    "gradient",
-    "gradient_strip",
-    "look",
-    "residual_strip",
-    "sweep_of_x",
-    "times",
-    "transposed_times",
-]
-
-Array = NDArray[Any]
 
 LATENT, ERROR = 1.0, 0.0
 """The leaks of the two objectives ½L² and ½E²‖X‖².
 
-The objectives differ where Θ ≤ 0 < X only: L keeps pushing there, with (X − Θ)², and E does not. With a leak between
-them the entry counts (X − leak·Θ)²: less of a push, the smaller the leak.
+The objectives differ only where Θ ≤ 0 < X: such an entry contributes (X − Θ)² to L² and X² to E²‖X‖², so that its
+gradient vanishes. With a leak between 0 and 1 it contributes (X − leak·Θ)².
 """
 
 
@@ -49,47 +31,19 @@ def residual_strip(x: Block, rows: slice, W: Array, H: Array, leak: float, squar
     """
     strip = Strip(x, len(W))
     for tile in x.across(rows):
-        T = np.matmul(W, H[:, tile.columns], out=strip.scratch(tile.n_columns))
-        sampled = kernels.residual(T, *tile.data, leak, squares)
-        strip.add(T, tile.columns, sampled)
+        strip.add_residual(tile, W, H, leak, squares)
     return strip
-
-
-@dataclass(frozen=True)
-class Gradient:
-    """An objective's gradient at WH, ∇_W (m×r) and ∇_H (r×n, in float64), ‖X − max(0, WH)‖² and twice its value."""
-
-    W: Array
-    H: Array
-    error_squares: float
-    objective_squares: float
-
-
-def gradient(problem: Problem, W: Array, H: Array, leak: float) -> Gradient:
-    """Value and gradient of ½L² (`LATENT`), ½‖X − max(0, WH)‖² (`ERROR`) or what lies between them; one pass."""
-    out, sums = problem.run(_gradient_block, {"W": W}, {"W": W.shape[1]}, H=H, Ht=np.ascontiguousarray(H.T), leak=leak)
-    return Gradient(out.W, -sums["H"].T, *sums["squares"].tolist())
-
-
-def _gradient_block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, leak: float) -> Sums:
-    W, by_H, squares = rows.W, x.sums(Ht.shape), np.zeros((len(rows.W), 2))
-    for at in x.strips:
-        gradient_strip(x, at, W[at], (H, Ht), leak, squares[at], out.W[at], by_H)
-    return {"H": by_H, "squares": squares.sum(axis=0)}
 
 
 def gradient_strip(
     x: Block, rows: slice, W: Array, factors: tuple[Array, Array], leak: float, squares: Array, by_W: Array, by_H: Array
 ) -> None:
-    """Some rows' share of a gradient: ∇_W is written to `by_W`, −∇_Hᵀ (n×r) added to `by_H`, `squares` as above."""
+    """Write ∇_W of some rows to `by_W` and add their −∇_Hᵀ (n×r) to `by_H`; `squares` as in `residual_strip`."""
     H, Ht = factors
     by_W[:] = 0
     for tile in x.across(rows):
-        # A strip of one tile: nothing is kept beside it, so the next tile finds the same scratch in cache.
-        strip = Strip(x, tile.n_rows)
-        T = np.matmul(W, H[:, tile.columns], out=strip.scratch(tile.n_columns))
-        sampled = kernels.residual(T, *tile.data, leak, squares)
-        piece = strip.add(T, tile.columns, sampled)
+        # A strip of one tile, so that the next tile uses the same scratch memory, which is in cache.
+        piece = Strip(x, tile.n_rows).add_residual(tile, W, H, leak, squares)
         piece.add_times(Ht, by_W)
         piece.add_transposed_times(W, by_H)
     np.negative(by_W, out=by_W)
@@ -97,7 +51,7 @@ def gradient_strip(
 
 @dataclass(frozen=True)
 class Look:
-    """What one pass at Θ = WH finds; G is the residual Z − Θ, minus the derivative of the objective by Θ.
+    """The result of one pass at Θ = WH; G is the residual Z − Θ, minus the derivative of the objective by Θ.
 
     Attributes
     ----------
@@ -143,24 +97,15 @@ def look(problem: Problem, W: Any, H: Array, leak: float = LATENT) -> Look:
     factors = [np.asarray(coefficient, problem.dtype) for _, coefficient in terms]
     H = np.asarray(H, problem.dtype, order="C")
     r = len(H)
-    new, sums = problem.run(
-        _look_block,
-        {"terms": [array for array, _ in terms]},
-        {"W": r, "P": r},
-        H=H,
-        inverse=right_inverse(H),
-        factors=factors,
-        leak=leak,
-    )
+    shared = {"H": H, "inverse": right_inverse(H), "factors": factors, "leak": leak}
+    new, sums = problem.run(_look_block, {"terms": [array for array, _ in terms]}, {"W": r, "P": r}, **shared)
     G, products = sums["G"], sums["products"]
     error, objective = (problem.relative(x) for x in sums["squares"].tolist())
     small = products[:r, :r], products[:r, r:], products[r:, r:]
     return Look(new.W, new.P, error, objective, G[:, :r], G[:, r:], *small)
 
 
-def _look_block(
-    x: Block, rows: Rows, out: Rows, *, H: Array, inverse: Array, factors: list[Array], leak: float
-) -> Sums:
+def _look_block(x: Block, rows: Rows, out: Rows, *, H: Array, inverse: Array, factors: Any, leak: float) -> Sums:
     r = len(H)
     G, products, squares = x.sums((x.n_columns, 2 * r)), x.sums((2 * r, 2 * r)), np.zeros((len(out.W), 2))
     for at in x.strips:
@@ -184,65 +129,25 @@ def sweep_of_x(
 
     `left` is m×1, or one number for all rows, and `right` n×1. Every truncated SVD of the data goes through here.
     """
-    one = isinstance(left, float)
-    rows = {} if one else {"left": left.astype(problem.dtype)}  # type: ignore[union-attr]
+    level = left if isinstance(left, float) else None
+    rows = {} if isinstance(left, float) else {"left": left.astype(problem.dtype)}
     right = np.zeros((problem.shape[1], 1), problem.dtype) if right is None else right.astype(problem.dtype)
     V = np.array(V, problem.dtype, order="C")
-    out, sums = problem.run(
-        _sweep_block,
-        rows,
-        {"Y": V.shape[1]},
-        V=V,
-        lift=lift,
-        level=left if one else None,
-        right=right,
-        seen=right.T @ V,
-    )
+    shared = {"V": V, "lift": lift, "level": level, "seen": right.T @ V}
+    out, sums = problem.run(_sweep_block, rows, {"Y": V.shape[1]}, **shared)
     return Sweep(out.Y, sums["S"] - right @ sums["u"], sums["YY"])
 
 
-def _sweep_block(
-    x: Block, rows: Rows, out: Rows, *, V: Array, lift: float, level: float | None, right: Array, seen: Array
-) -> Sums:
+def _sweep_block(x: Block, rows: Rows, out: Rows, *, V: Array, lift: float, level: float | None, seen: Array) -> Sums:
     sums = empty_share(x, V) | {"u": x.sums((1, V.shape[1]))}
     for at in x.strips:
         left = rows.left[at] if level is None else np.full((at.stop - at.start, 1), level, V.dtype)
-        data = _data_strip(x, at, lift)
+        data = Strip(x, at.stop - at.start)
+        for tile in x.across(at):
+            data.add_data(tile, lift)
         Y = data.times(V, out.Y[at])
         Y -= left @ seen
         data.add_transposed_times(Y, sums["S"])
         sums["YY"] += Y.T @ Y
         sums["u"] += left.T @ Y
     return sums
-
-
-def _data_strip(x: Block, rows: slice, lift: float = 0.0) -> Strip:
-    strip = Strip(x, rows.stop - rows.start)
-    for tile in x.across(rows):
-        strip.add_data(tile, lift)
-    return strip
-
-
-def times(problem: Problem, Q: Array) -> Array:
-    """X·Q, m×p, for Q n×p; one pass, X scaled."""
-    Y: Array = problem.run(_times_block, out={"Y": Q.shape[1]}, Q=np.array(Q, problem.dtype, order="C"))[0].Y
-    return Y
-
-
-def _times_block(x: Block, rows: Rows, out: Rows, *, Q: Array) -> Sums:
-    for at in x.strips:
-        _data_strip(x, at).times(Q, out.Y[at])
-    return {}
-
-
-def transposed_times(problem: Problem, Q: Array) -> Array:
-    """Xᵀ·Q, n×p in float64, for Q m×p; one pass, X scaled."""
-    S: Array = problem.run(_transposed_times_block, {"Q": np.array(Q, problem.dtype, order="C")})[1]["S"]
-    return S
-
-
-def _transposed_times_block(x: Block, rows: Rows, out: Rows) -> Sums:
-    S = x.sums((x.n_columns, rows.Q.shape[1]))
-    for at in x.strips:
-        _data_strip(x, at).add_transposed_times(rows.Q[at], S)
-    return {"S": S}

@@ -1,22 +1,17 @@
-"""What an algorithm or a start is given: X, the rank, and the one way to look at X."""
+"""The problem that algorithms and initializations receive: X, the rank, and passes over X."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine import kernels
-from relunmd.engine.executor import BlockFunction, Executor, Rows, Sums, Wanted
-from relunmd.engine.matrix import Block, Matrix
+from relunmd.engine.executor import BlockFunction, Executor, Output, ReadRows, Rows, Sums, WrittenRows
+from relunmd.engine.matrix import Array, Block, Matrix
 from relunmd.io.archive import count
-
-__all__ = ["Facts", "Fingerprint", "Problem"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -69,8 +64,8 @@ class Fingerprint:
     def differences(self, other: "Fingerprint") -> list[str]:
         """The names of the attributes that differ beyond rounding, which depends on how a matrix is stored."""
         found = [name for name in ("shape", "dtype", "nonzeros") if getattr(self, name) != getattr(other, name)]
-        sums = ("total", "norm")
-        found += [n for n in sums if not math.isclose(getattr(self, n), getattr(other, n), rel_tol=1e-10)]
+        pairs = {"total": (self.total, other.total), "norm": (self.norm, other.norm)}
+        found += [name for name, pair in pairs.items() if not math.isclose(*pair, rel_tol=1e-10)]
         known = self.checksum and other.checksum and self.checksum != other.checksum
         return [*found, "checksum"] if known else found
 
@@ -93,19 +88,8 @@ class Problem:
         return self.matrix.dtype
 
     @property
-    def zero_share(self) -> float:
-        """The share of the entries of X that are zero."""
-        m, n = self.shape
-        return 1.0 - self.facts.positives / (m * n)
-
-    @property
-    def mean_positive(self) -> float:
-        """The mean of the positive entries of X."""
-        return self.facts.total / self.facts.positives
-
-    @property
     def fingerprint(self) -> Fingerprint:
-        """Of X in the user's units."""
+        """The fingerprint of X in the user's units."""
         facts, scale = self.facts, np.float64(self.matrix.scale)
         with np.errstate(over="ignore"):  # The sum of very large entries may be infinite.
             total, norm = float(facts.total / scale), self.norm
@@ -117,24 +101,14 @@ class Problem:
         with np.errstate(over="ignore"):
             return float(np.sqrt(self.facts.squares) / np.float64(self.matrix.scale))
 
-    def run(
-        self,
-        function: BlockFunction,
-        rows: Mapping[str, Array | Sequence[Array]] | None = None,
-        out: Mapping[str, Wanted] | None = None,
-        **shared: Any,
-    ) -> tuple[Rows, Sums]:
+    def run(self, function: BlockFunction, rows: ReadRows = None, out: WrittenRows = None, **shared: Any) -> Output:
         """One pass over X; see Executor.run."""
         return self.executor.run(self.matrix, function, rows, out, **shared)
 
     def over_rows(
-        self,
-        function: BlockFunction,
-        rows: Mapping[str, Array | Sequence[Array]] | None = None,
-        out: Mapping[str, Wanted] | None = None,
-        **shared: Any,
-    ) -> tuple[Rows, Sums]:
-        """The same for a function that looks at arrays of m rows alone and not at X: no pass."""
+        self, function: BlockFunction, rows: ReadRows = None, out: WrittenRows = None, **shared: Any
+    ) -> Output:
+        """The same for a function that reads arrays of m rows but not X: no pass."""
         return self.executor.over_rows(self.matrix, function, rows, out, **shared)
 
     def gram(self, W: Array) -> Array:
@@ -173,7 +147,7 @@ def _squared_error(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
     squares = 0.0
     for at in x.strips:
         for tile in x.across(at):
-            squares += kernels.squared_error(x.theta(tile, rows.W, H), tile.X, tile.scale)
+            squares += kernels.squared_error(x.theta(tile, rows.W, H), *tile.scaled)
     return {"squares": squares}
 
 

@@ -12,23 +12,10 @@ from relunmd._util import library_of
 from relunmd.engine import kernels
 from relunmd.engine.distributed import ClusterExecutor, ClusterSource, is_distributed, open_distributed
 from relunmd.engine.executor import Executor, Rows, Sums, ThreadExecutor
-from relunmd.engine.matrix import (
-    Block,
-    CsrSource,
-    DenseSource,
-    Matrix,
-    Source,
-    StoredArray,
-    StoredCsr,
-    is_stored_array,
-    is_stored_group,
-    power_of_two_scale,
-    refuse_masked,
-)
+from relunmd.engine.matrix import Block, CsrSource, DenseSource, Matrix, Source, power_of_two_scale, refuse_masked
+from relunmd.engine.matrix.stored import StoredArray, StoredCsr, is_stored_array, is_stored_group
 from relunmd.engine.problem import Facts, Problem
 from relunmd.errors import InputError
-
-__all__ = ["check_matrix", "executor_for", "make_problem", "opened"]
 
 log = logging.getLogger("relunmd")
 
@@ -53,9 +40,9 @@ def check_matrix(X: Any) -> Source:
     if sparse.issparse(X):
         try:
             return _two_dimensional(X, CsrSource)
+        except InputError:
+            raise
         except ValueError as reason:
-            if isinstance(reason, InputError):
-                raise
             raise InputError(f"X must be a consistent sparse matrix; SciPy reports: {reason}.") from reason
     try:
         A = np.asarray(X)
@@ -130,10 +117,8 @@ def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: Executor,
     _, sums = executor.run(raw, _scan_block)
     if sums["not_finite"]:
         place = _first(raw, executor, negative=False)
-        raise InputError(
-            f"X must be finite{_in_float64(X)}; got NaN or infinity in {_entries(sums['not_finite'])}, the first at "
-            f"{place}."
-        )
+        entries = _entries(sums["not_finite"])
+        raise InputError(f"X must be finite{_in_float64(X)}; got NaN or infinity in {entries}, the first at {place}.")
     if sums["negative"]:
         place = _first(raw, executor, negative=True)
         raise InputError(
@@ -143,11 +128,8 @@ def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: Executor,
         )
     largest = max(sums["largest"])
     if largest == 0 and not zeros_alone:
-        raise InputError(
-            f"X must have a positive entry{_in_float64(X)}; got a matrix of zeros, which W = 0, H = 0 fits exactly."
-        )
-    limits = np.finfo(dtype)
-    converted = X.dtype.newbyteorder("=") != dtype
+        raise InputError(f"X must have a positive entry{_in_float64(X)}; got zeros, which W = 0, H = 0 fits exactly.")
+    limits, converted = np.finfo(dtype), X.dtype.newbyteorder("=") != dtype
     if converted and largest > 0 and not float(limits.tiny) <= largest <= float(limits.max):
         raise InputError(f"dtype={dtype} cannot hold X, whose largest entry is {largest:.3g}. Use dtype='float64'.")
     matrix = Matrix(X, dtype, power_of_two_scale(largest, raw.dtype) if largest > 0 else 1.0)

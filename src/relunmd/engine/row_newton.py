@@ -1,12 +1,12 @@
-"""W for a fixed H: the row-wise operation of the block engine, on which transform and partial_fit rest.
+"""W for a fixed H, row by row, for transform and partial_fit.
 
 Each row is an independent problem in r unknowns, min ‖x − max(0, wH)‖², with local minima. It is solved by Newton's
-method with a line search (`kernels/rows.py`) from several initial values, and the best result is kept:
+method with a line search (`kernels/row_kernels.py`) from several initial values, and the best result is kept:
 
 - zero, through the latent residual (a convex problem that finds an exact fit if there is one) and two smaller leaks,
 - the least-squares fit of x by wH and half of it,
 - the best multiple of a single component,
-- of the known rows (`Candidates`, usually W of the training rows) the one that fits x best, and W of the fit itself.
+- of the known rows (usually W of the training rows) the one that fits x best, and W of the fit itself.
 
 On sparse binary data the row problem has deep local minima: without known rows the result was up to 1.34 times the
 error of the fit that H came from (`python -m benchmarks.estimator grid`). Two leaks between the latent residual and
@@ -19,19 +19,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine import kernels
-from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import right_inverse
-from relunmd.engine.matrix import Block, Tile, power_of_two_scale
+from relunmd.engine.executor import Rows, Sums, Wanted
+from relunmd.engine.linalg.gram import right_inverse
+from relunmd.engine.matrix import Array, Block, Tile, power_of_two_scale
 from relunmd.engine.matrix.source import read_only
 from relunmd.engine.passes import ERROR, LATENT
 from relunmd.engine.problem import Problem
-
-__all__ = ["RowFit", "fit_rows", "improve_rows", "known_rows", "spread"]
-
-Array = NDArray[Any]
 
 _LEAKS = (LATENT, 0.3, 0.09, ERROR)
 _ROUGH, _FINE = 1e-4, 1e-5
@@ -47,7 +42,7 @@ _FARTHEST = 1e4
 1e9, for a gain of some percent of the error."""
 _MOST_ENTRIES = 2**20
 _EXACT = 100.0
-"""A row whose error is below so many machine epsilons is exact."""
+"""A row is exact if its relative error is below this number of machine epsilons."""
 
 
 @dataclass(frozen=True)
@@ -87,23 +82,18 @@ def fit_rows(
     W0 : array of m rows and r columns, another initial value for each row, in the units of X
     """
     solver = _Solver.of(problem, H, penalty)
-    out, sums = problem.run(
-        _fit_block,
-        {} if W0 is None else {"W0": W0},
-        {"W": len(H), "row_errors": (1, np.dtype(np.float64))},
-        solver=solver,
-        max_steps=max_steps,
-        starts=_Starts.of(solver, known),
-    )
+    shared = {"solver": solver, "max_steps": max_steps, "initial": _InitialValues.of(solver, known)}
+    wanted: dict[str, Wanted] = {"W": len(H), "row_errors": (1, np.dtype(np.float64))}
+    out, sums = problem.run(_fit_block, None if W0 is None else {"W0": W0}, wanted, **shared)
     shares = sums["positive"] / problem.shape[0]
     return RowFit(out.W, sums["squares"], out.row_errors, shares, int(sums["limited"]))
 
 
 def spread(count: int, rank: int, n_columns: int) -> Array:
-    """The numbers of the rows that serve as known ones, of `count`: all of them, or some at equal distances.
+    """Return the indices of the rows, of `count`, that serve as known rows: all of them, or some at equal distances.
 
-    So many that the search takes about a third of the time of the Newton steps. For each tile of b rows max(0, wH) is
-    recomputed, which takes r/b of the time of the search itself, much for very wide X.
+    Their number is chosen so that the search takes about a third of the time of the Newton steps. For each tile of b
+    rows max(0, wH) is recomputed, which takes r/b of the time of the search itself, much for very wide X.
 
     >>> spread(5, 2, 100), len(spread(10**6, 32, 784)), len(spread(10**6, 8, 100_000))
     (array([0, 1, 2, 3, 4]), 6874, 1137)
@@ -115,10 +105,10 @@ def spread(count: int, rank: int, n_columns: int) -> Array:
 
 
 def known_rows(W: Array, H: Array) -> Array:
-    """Rows of W, scaled so that ‖max(0, wH)‖ = 1 where max|H| is in [1, 2), for `fit_rows`; memory and flops of WH.
+    """Return rows of W for `fit_rows`, scaled so that ‖max(0, wH)‖ = 1 where max|H| is in [1, 2).
 
-    Each is an initial value for the rows of X that a multiple of max(0, wH) fits best. Rows without a positive entry
-    are left out.
+    It takes the memory and flops of WH. Each row is an initial value for the rows of X that a multiple of max(0, wH)
+    fits best. Rows without a positive entry are left out.
     """
     unit = _unit(H, W.dtype)
     H = np.ascontiguousarray(H.astype(np.float64) * unit)
@@ -135,19 +125,14 @@ def known_rows(W: Array, H: Array) -> Array:
 def improve_rows(problem: Problem, W: Array, H: Array, penalty: float, metric: Array, weights: Array) -> Array:
     """One Newton step on the error of each row from W, damped by weights[i]·metric (r×r); one pass.
 
-    A row of which nothing is represented, max(0, wH) being zero, has no slope to follow; it takes a step on its latent
-    residual instead.
-
-    Returns the new W. It takes what `fit_rows` takes for one step.
+    A row with max(0, wH) = 0 has no gradient; it takes a step on its latent residual instead. Returns the new W. The
+    cost is that of one step of `fit_rows`.
     """
     solver = _Solver.of(problem, H, penalty, metric)
-    out, _ = problem.run(
-        _improve_block,
-        {"W": W / W.dtype.type(solver.unit), "weights": weights.reshape(-1, 1)},
-        {"W": W.shape[1]},
-        solver=solver,
-    )
-    return solver.in_units(out.W)
+    unit = W.dtype.type(solver.unit)
+    rows = {"W": W / unit, "weights": weights.reshape(-1, 1)}
+    found: Array = problem.run(_improve_block, rows, {"W": W.shape[1]}, solver=solver)[0].W * unit
+    return found
 
 
 @dataclass(frozen=True)
@@ -167,21 +152,11 @@ class _Solver:
     def of(cls, problem: Problem, H: Array, penalty: float, metric: Array | None = None) -> "_Solver":
         rank, unit = len(H), _unit(H, problem.dtype)
         Ht = np.ascontiguousarray(H.T, dtype=np.float64) * unit
-        return cls(
-            unit=unit,
-            H=np.ascontiguousarray(Ht.T, dtype=problem.dtype),
-            Ht=Ht,
-            gram=Ht.T @ Ht,
-            metric=np.zeros((rank, rank)) if metric is None else metric * unit * unit,
-            damping=max(_DAMPING * float(np.sum(Ht * Ht)) / rank, float(np.finfo(np.float64).tiny)),
-            penalty=penalty * unit * unit,
-            exact=float((_EXACT * np.finfo(problem.dtype).eps) ** 2),
-        )
-
-    def in_units(self, W: Array) -> Array:
-        """W for the H that was given."""
-        found: Array = W * W.dtype.type(self.unit)
-        return found
+        metric = np.zeros((rank, rank)) if metric is None else metric * unit * unit
+        damping = max(_DAMPING * float(np.sum(Ht * Ht)) / rank, float(np.finfo(np.float64).tiny))
+        exact = float((_EXACT * np.finfo(problem.dtype).eps) ** 2)
+        H = np.ascontiguousarray(Ht.T, dtype=problem.dtype)
+        return cls(unit, H, Ht, Ht.T @ Ht, metric, damping, penalty * unit * unit, exact)
 
 
 def _unit(H: Array, dtype: np.dtype[Any]) -> float:
@@ -202,37 +177,32 @@ class _Rows:
     """The rows X·scale of one tile, and the W that Newton's method has reached."""
 
     def __init__(self, x: Block, X: Array, scale: float, solver: _Solver, W: Array) -> None:
-        self.W = W
+        self.W, self._X, self._solver = W, X, solver
         self.facts = np.zeros((len(X), kernels.N_FACTS))
-        self._X = X
-        self._solver = solver
-        self._T = x.scratch_tile("rows_T", len(X))
-        self._D = x.scratch_tile("rows_D", len(X))
-        rank = len(solver.H)
-        active = x.scratch.take("rows_active", (x.n_columns, rank), np.dtype(np.float64))
-        gram = np.empty((rank, rank))
+        self._T, self._D = x.scratch_tile("rows_T", len(X)), x.scratch_tile("rows_D", len(X))
+        active = x.scratch.take("rows_active", solver.Ht.shape, np.dtype(np.float64))
+        gram = np.empty_like(solver.metric)
         self._rows = kernels.Rows(self._T, X, scale, W, self.facts)
         self._newton = kernels.Newton(solver.Ht, solver.metric, solver.damping, solver.penalty, active, gram)
 
     def objective(self, leak: float) -> Array:
-        """Look at all rows with this leak; returns their F² with the penalty."""
-        solver = self._solver
-        np.matmul(self.W.astype(self._T.dtype), solver.H, out=self._T)
-        kernels.begin_rows(self._rows, leak, solver.penalty)
+        """Evaluate all rows with this leak; returns their F² with the penalty."""
+        np.matmul(self.W.astype(self._T.dtype), self._solver.H, out=self._T)
+        kernels.begin_rows(self._rows, leak, self._solver.penalty)
         return self.facts[:, kernels.OBJECTIVE]
 
     def positive(self) -> Array:
-        """How many rows are positive in each column."""
+        """Return the number of rows with a positive entry of WH, for each column."""
         return np.asarray(np.count_nonzero(self._T > 0, axis=0))
 
     def blind(self) -> Array:
-        """Which rows are positive nowhere."""
+        """Return which rows have no positive entry of WH."""
         return np.asarray(~np.any(self._T > 0, axis=1))
 
     def descend(
         self, leak: float, tol: float, max_steps: int, longest: float = np.inf, live: Array | None = None
     ) -> Array:
-        """Newton steps from where `objective` was asked with this leak; returns the rows that would go on."""
+        """Newton steps after a call of `objective` with this leak; returns the rows that have not converged."""
         search = kernels.Search(leak, self._solver.penalty, longest, tol, self._solver.exact)
         live = np.arange(len(self._X)) if live is None else live
         for _ in range(max_steps):
@@ -249,28 +219,28 @@ class _Rows:
         return live
 
     def _keep_near(self, live: Array, before: Array, going: Array) -> None:
-        """Take back the last step of rows that went too far, and end them."""
+        """Undo the last step of rows that exceed `_FARTHEST`, and stop them."""
         W = self.W[live]
         far = np.sum(W @ self._solver.gram * W, axis=1) > _FARTHEST**2 * self.facts[live, kernels.SQUARES]
         self.W[live[far]], going[far] = before[far], 0
 
 
 @dataclass(frozen=True)
-class _Starts:
-    """What initial values are made of: the right inverse of H (n×r), and directions w with ‖max(0, wH)‖ = 1."""
+class _InitialValues:
+    """What initial values are computed from: the right inverse of H (n×r), and directions w with ‖max(0, wH)‖ = 1."""
 
     inverse: Array
     single: Array
     known: Array | None
 
     @classmethod
-    def of(cls, solver: _Solver, known: Array | None) -> "_Starts":
+    def of(cls, solver: _Solver, known: Array | None) -> "_InitialValues":
         axes = np.eye(len(solver.H))
         single = known_rows(np.vstack([axes, -axes]).astype(solver.H.dtype), solver.H)
         return cls(right_inverse(solver.H, solver.penalty), single, known)
 
     def make(self, X: Array, solver: _Solver) -> Iterator[tuple[Array, tuple[float, ...]]]:
-        """W for each kind of initial value, and the leaks that Newton's method goes through from there."""
+        """Yield W for each kind of initial value, and the leaks for which Newton's method runs in turn."""
         yield np.zeros((len(X), len(solver.H))), _LEAKS
         least_squares = np.matmul(X, self.inverse).astype(np.float64)
         for W in (least_squares / 2, least_squares):
@@ -318,21 +288,21 @@ def _exponent(scale: float) -> np.int32:
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")  # Also in the threads of the workers.
-def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, starts: _Starts, max_steps: int) -> Sums:
+def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, initial: _InitialValues, max_steps: int) -> Sums:
     limited, positive, total = 0, x.sums((x.n_columns,)), 0.0
     for tile in _tiles(x):
         X, of_x, of_scaled = _normalized(tile, x.matrix.scale)
-        W, best = np.zeros((tile.n_rows, len(solver.H))), np.full(tile.n_rows, np.inf)
-        best[:] = _Rows(x, X, 1.0, solver, W).objective(ERROR)
+        W = np.zeros((tile.n_rows, len(solver.H)))
+        best = _Rows(x, X, 1.0, solver, W).objective(ERROR)
         unfinished = np.zeros(tile.n_rows, bool)
-        initial = [*starts.make(X, solver)]
+        values = [*initial.make(X, solver)]
         if hasattr(rows, "W0"):
             given = rows.W0[tile.rows].astype(np.float64)
-            initial.append((np.ldexp(given, (of_x - _exponent(solver.unit))[:, None]), (ERROR,)))
-        for start, leaks in initial:
-            objective, converged = _descended(_Rows(x, X, 1.0, solver, start), leaks, max_steps)
+            values.append((np.ldexp(given, (of_x - _exponent(solver.unit))[:, None]), (ERROR,)))
+        for W0, leaks in values:
+            objective, left = _descended(_Rows(x, X, 1.0, solver, W0), leaks, max_steps)
             better = objective < best
-            best[better], W[better], unfinished[better] = objective[better], start[better], ~converged[better]
+            best[better], W[better], unfinished[better] = objective[better], W0[better], left[better]
         result = _Rows(x, X, 1.0, solver, W)
         result.objective(ERROR)
         squares = np.maximum(result.facts[:, kernels.OBJECTIVE] - solver.penalty * np.sum(W * W, axis=1), 0)
@@ -346,13 +316,11 @@ def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, starts: _Sta
 
 
 def _descended(rows: _Rows, leaks: tuple[float, ...], max_steps: int) -> tuple[Array, Array]:
-    """The objective of each row after Newton's method for each leak in turn, and which rows have converged."""
-    converged = np.ones(len(rows.W), bool)
+    """The objective of each row after Newton's method for each leak in turn, and which rows have not converged."""
     for leak in leaks:
         rows.objective(leak)
         left = rows.descend(leak, _FINE if leak == ERROR else _ROUGH, max_steps)
-    converged[left] = False
-    return rows.objective(ERROR).copy(), converged
+    return rows.objective(ERROR).copy(), np.isin(np.arange(len(rows.W)), left)
 
 
 @np.errstate(over="ignore", invalid="ignore")

@@ -2,12 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from copy import copy
 from typing import Any
-
-from relunmd.engine.matrix import SumsPool
-
-__all__ = ["Sums", "Tree", "tree_sum"]
 
 Sums = dict[str, Any]
 
@@ -59,15 +54,3 @@ class Tree:
         """The sum of all shares."""
         (whole,) = self.nodes.values()
         return whole
-
-
-def tree_sum(shares: list[Sums]) -> Sums:
-    """Return the sum of the shares, added in the order that every pass uses.
-
-    >>> tree_sum([{"a": 1.0}, {"a": 2.0}, {"a": 4.0}])
-    {'a': 7.0}
-    """
-    tree = Tree(len(shares), SumsPool().give_back)
-    for index, share in enumerate(shares):
-        tree.add({name: copy(value) for name, value in share.items()}, index)
-    return tree.total

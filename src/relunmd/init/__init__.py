@@ -1,11 +1,9 @@
 """Initializations: settings objects, each of which computes initial factors W and H."""
 
-from relunmd.init.auto import AutoInit
 from relunmd.init.given import GivenInit
-from relunmd.init.initialization import Init
+from relunmd.init.initialization import Init, RandomInit
 from relunmd.init.nuclear import NuclearInit
-from relunmd.init.random import RandomInit
-from relunmd.init.spectral import MeanCorrectedInit, ShiftedInit, TSVDInit
+from relunmd.init.spectral import AutoInit, MeanCorrectedInit, ShiftedInit, TSVDInit
 
 __all__ = ["INITS", "GivenInit", "Init", "MeanCorrectedInit", "NuclearInit", "RandomInit", "ShiftedInit", "TSVDInit"]
 

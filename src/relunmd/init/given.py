@@ -1,19 +1,15 @@
 """Initialization with given factors: a pair (W0, H0) or an earlier result, extended if their rank is smaller."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import Sweep, truncated_svd
-from relunmd.engine.linalg.truncated_svd import empty_share
-from relunmd.engine.matrix import Block
+from relunmd.engine.linalg.truncated_svd import Sweep, empty_share, truncated_svd
+from relunmd.engine.matrix import Array, Block
 from relunmd.engine.passes import LATENT, residual_strip
 from relunmd.engine.problem import Problem
-from relunmd.init.initialization import Array, Init
-
-__all__ = ["GivenInit"]
+from relunmd.init.initialization import Init
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +26,8 @@ class GivenInit(Init):
 
     W0: Array = field(repr=False)
     H0: Array = field(repr=False)
-    name: ClassVar[str] = "given"
-    summary: ClassVar[str] = "factors given by the user"
+    name = "given"
+    summary = "factors given by the user"
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
         # Half of the scale to each factor: neither overflows.

@@ -1,21 +1,16 @@
-"""The interface of initializations, and the best multiple of given factors."""
+"""The interface of initializations, the best multiple of given factors, and the random initialization."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.matrix import Block
+from relunmd.engine.matrix import Array, Block
 from relunmd.engine.problem import Problem
 from relunmd.settings import check_settings
-
-__all__ = ["Array", "Init", "best_multiple"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -62,3 +57,16 @@ def _cross_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
             products = kernels.cross_products(x.theta(tile, rows.W, H), *tile.scaled)
             cross, squares = cross + products[0], squares + products[1]
     return {"cross": cross, "squares": squares}
+
+
+@dataclass(frozen=True)
+class RandomInit(Init):
+    """Standard normal W and H, scaled by the best multiple: section 5.1 of the paper. One pass."""
+
+    name = "random"
+    summary = "normal W and H, optimally scaled; one pass, clearly worse than the others"
+
+    def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
+        W = problem.executor.normal_rows(problem.matrix, problem.rank, random)
+        H = random.standard_normal((problem.rank, problem.shape[1])).astype(problem.dtype)
+        return best_multiple(problem, W, H)

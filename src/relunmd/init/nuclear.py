@@ -8,21 +8,17 @@ at 1000² and 2000². A rejected trial, or the last one, needs eigenvalues only.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from scipy import linalg
 
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import sweep_rows, truncated_svd
-from relunmd.engine.matrix import Block, DenseSource, Matrix
+from relunmd.engine.linalg.truncated_svd import sweep_rows, truncated_svd
+from relunmd.engine.matrix import Array, Block, DenseSource, Matrix
 from relunmd.engine.problem import Problem
-from relunmd.init.initialization import Array, Init
-from relunmd.init.random import RandomInit
+from relunmd.init.initialization import Init, RandomInit
 from relunmd.settings import setting
-
-__all__ = ["NuclearInit"]
 
 _FLOOR = 1e-2
 _MOST_HALVINGS = 30
@@ -48,9 +44,9 @@ class NuclearInit(Init):
     """
 
     steps: int = setting(3, ge=0)
-    name: ClassVar[str] = "nuclear"
-    summary: ClassVar[str] = "the paper's: subgradient steps on the nuclear norm; expensive for large X"
-    dense_arrays: ClassVar[int] = 9
+    name = "nuclear"
+    summary = "the paper's: subgradient steps on the nuclear norm; expensive for large X"
+    dense_arrays = 9
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
         W, H = RandomInit().make(problem, random)
@@ -107,9 +103,8 @@ class _Spectrum:
 
     def subgradient(self, Y: Array) -> float:
         """Y ← UVᵀ with small singular values floored. Return ‖Θ‖_*."""
-        driver = (
-            "evd" if len(self._gram) > 1 else None
-        )  # SciPy 1.13 allocates too little memory for "evd" of a 1×1 matrix.
+        # SciPy 1.13 allocates too little memory for "evd" of a 1×1 matrix.
+        driver = "evd" if len(self._gram) > 1 else None
         energies, Q = linalg.eigh(self._gram, driver=driver, check_finite=False)
         weights = 1.0 / np.sqrt(np.maximum(energies, _FLOOR**2 * energies[-1]))
         root = self._product(Q * weights, Q.T, len(Q))

@@ -1,28 +1,27 @@
 """Initializations by one truncated SVD: of X, of X minus its means, of X with its zeros lowered.
 
-All three are TSVDs of X + lift·[X > 0] − left·rightᵀ, which is never formed.
+All three are TSVDs of X + lift·[X > 0] − left·rightᵀ, which is never formed. The default chooses between two of them.
 """
 
 import logging
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from relunmd.engine.executor import Rows, Sums
-from relunmd.engine.linalg import truncated_svd
-from relunmd.engine.matrix import Block
+from relunmd.engine.linalg.truncated_svd import truncated_svd
+from relunmd.engine.matrix import Array, Block
 from relunmd.engine.passes import sweep_of_x
 from relunmd.engine.problem import Problem
-from relunmd.init.initialization import Array, Init, best_multiple
+from relunmd.init.initialization import Init, best_multiple
 from relunmd.settings import setting
-
-__all__ = ["MeanCorrectedInit", "ShiftedInit", "TSVDInit"]
 
 log = logging.getLogger("relunmd")
 
 _ENOUGH = 0.1
 """The tolerance of the TSVDs of a modified X: 4 passes suffice. 1e-6 took up to 16 passes and improved no run."""
+_DEAD = 0.999
 
 
 def _tsvd(problem: Problem, random: np.random.Generator, tol: float = 1e-9, **shift: Any) -> tuple[Array, Array]:
@@ -35,8 +34,8 @@ def _tsvd(problem: Problem, random: np.random.Generator, tol: float = 1e-9, **sh
 class TSVDInit(Init):
     """The rank-r TSVD of X, the baseline of the paper. 4 to 20 passes."""
 
-    name: ClassVar[str] = "tsvd"
-    summary: ClassVar[str] = "the rank-r TSVD of X"
+    name = "tsvd"
+    summary = "the rank-r TSVD of X"
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
         return _tsvd(problem, random)
@@ -49,8 +48,8 @@ class MeanCorrectedInit(Init):
     Since X = ½(Θ + |Θ|) and |Θ| is nearly a product of means, this is nearly TSVD_r(Θ).
     """
 
-    name: ClassVar[str] = "mean-corrected"
-    summary: ClassVar[str] = "TSVD of X minus its product of means; best if about half of X is zero"
+    name = "mean-corrected"
+    summary = "TSVD of X minus its product of means; best if about half of X is zero"
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
         n = problem.shape[1]
@@ -92,10 +91,37 @@ class ShiftedInit(Init):
     """
 
     c: float = setting(1.0, gt=0)
-    name: ClassVar[str] = "shifted"
-    summary: ClassVar[str] = "TSVD of X with its zeros lowered; best if X is very sparse"
+    name = "shifted"
+    summary = "TSVD of X with its zeros lowered; best if X is very sparse"
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
-        depth = self.c * problem.mean_positive
+        depth = self.c * (problem.facts.total / problem.facts.positives)
         right = np.ones((problem.shape[1], 1))
         return _tsvd(problem, random, _ENOUGH, lift=depth, left=depth, right=right)
+
+
+@dataclass(frozen=True)
+class AutoInit(Init):
+    """The shifted initialization, or the TSVD of X in two cases.
+
+    The TSVD is used if it has less than half the error (X is nearly of low rank itself), or if the shifted
+    initialization is positive almost nowhere (there the gradient of the error vanishes).
+
+    Notes
+    -----
+    Measured with "3b" and "a-nmd" on digits, MNIST-500, synthetic and planted matrices, the identity, sparse and dense
+    noise: after 30 iterations, the shifted initialization was well ahead of random, tsvd, nuclear and mean-corrected if
+    X is sparse, and level with the best otherwise, though its initial error is often larger than that of the TSVD. "qn"
+    needs neither exception and uses the shifted initialization itself.
+    """
+
+    name = "auto"
+    summary = "shifted, or tsvd if X itself is nearly of low rank"
+
+    def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
+        plain = TSVDInit().make(problem, random)
+        shifted = ShiftedInit().make(problem, random)
+        shifted_error = problem.error(*shifted)
+        use_tsvd = shifted_error > _DEAD or problem.error(*plain) < shifted_error / 2
+        log.info("init='auto' uses init=%r", "tsvd" if use_tsvd else "shifted")
+        return plain if use_tsvd else shifted

@@ -5,7 +5,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from relunmd.engine.linalg import canonical
+from relunmd.engine.linalg.canonical import canonical
 from relunmd.engine.problem import Problem
 from relunmd.loop.trajectory import Trajectory
 

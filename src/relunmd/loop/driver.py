@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from relunmd.algorithm import Algorithm, State
 from relunmd.engine.executor import RowsLostError
-from relunmd.engine.linalg import canonical
+from relunmd.engine.linalg.canonical import canonical
 from relunmd.engine.problem import Problem
 from relunmd.errors import ClusterError, InputError
 from relunmd.init import Init

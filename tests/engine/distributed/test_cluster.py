@@ -11,7 +11,7 @@ from relunmd import InputError, ReLUNMD
 from relunmd.engine.distributed import dask_input, open_distributed, worker_store
 from relunmd.engine.distributed.cluster_executor import ClusterExecutor
 from relunmd.engine.distributed.remote_rows import RowsOnWorkers
-from relunmd.engine.linalg import canonical
+from relunmd.engine.linalg.canonical import canonical
 from relunmd.engine.matrix import RowLayout
 from relunmd.engine.problem_setup import make_problem
 from tests.conftest import relative_error, synthetic

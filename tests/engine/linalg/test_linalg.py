@@ -4,16 +4,9 @@ import numpy as np
 import pytest
 from scipy import linalg as sl
 
-from relunmd.engine.linalg import (
-    canonical_factors,
-    factors_of,
-    gram_solve,
-    polish,
-    right_inverse,
-    starting_basis,
-    sweep_rows,
-    truncated_svd,
-)
+from relunmd.engine.linalg.canonical import canonical_factors
+from relunmd.engine.linalg.gram import gram_solve, right_inverse
+from relunmd.engine.linalg.truncated_svd import factors_of, polish, starting_basis, sweep_rows, truncated_svd
 from relunmd.engine.linalg.two_loop import Products, two_loop
 from relunmd.engine.passes import sweep_of_x
 from tests.conftest import synthetic

@@ -18,7 +18,8 @@ from relunmd.algorithm import ALGORITHMS
 from relunmd.engine.matrix import Scratch, StoredArray, StoredCsr
 from relunmd.engine.matrix import stored as stored_module
 from relunmd.engine.matrix.dense import DenseSource
-from relunmd.engine.matrix.read_check import FileStamp, ReadCheck, row_sums
+from relunmd.engine.matrix.mapped import FileStamp
+from relunmd.engine.matrix.read_check import ReadCheck, row_sums
 from relunmd.engine.problem_setup import check_matrix
 from relunmd.errors import FileError
 
@@ -192,7 +193,7 @@ def test_a_run_on_a_mapped_file_that_is_truncated_is_not_killed(tmp_path):
     np.save(tmp_path / "X.npy", A)
     code = """
 import os, sys, relunmd, numpy as np
-from relunmd.engine.matrix.read_check import FileStamp
+from relunmd.engine.matrix.mapped import FileStamp
 verify, calls = FileStamp.verify, iter(range(10**9))
 def truncating(stamp):
     verify(stamp)

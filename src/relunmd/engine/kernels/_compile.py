@@ -62,6 +62,23 @@ Values = Annotated[Array, _Kind("float", 1)]
 Columns = Annotated[Array, _Kind(types.int32, 1)]
 Indices = Annotated[Array, _Kind(types.int64, 1)]
 
+
+class CsrRows(NamedTuple):
+    """Rows of the user's CSR matrix: row i has values[starts[i]:starts[i + 1]] in these columns, which are sorted."""
+
+    values: DataValues
+    columns: DataColumns
+    starts: Indices
+
+
+class Nonzeros(NamedTuple):
+    """The nonzeros of a tile in CSR format; columns are counted from the first column of the tile."""
+
+    values: Values
+    columns: Columns
+    starts: Indices
+
+
 _CONFIG: Any = numba.config
 _REGISTERED: list[Any] = []
 _READY: set[np.dtype[Any]] = set()
@@ -82,9 +99,8 @@ def helper(function: Callable[P, T]) -> Callable[P, T]:
 
 def kernel(function: Callable[P, T]) -> Callable[P, T]:
     """Register a function as a kernel, whose annotations are its types."""
-    compiled = _jit(function)
-    _REGISTERED.append(compiled)
-    return cast("Callable[P, T]", compiled)
+    _REGISTERED.append(_jit(function))
+    return cast("Callable[P, T]", _REGISTERED[-1])
 
 
 def _jit(function: Callable[..., Any]) -> Any:

@@ -53,15 +53,11 @@ class Search(NamedTuple):
 @helper
 def _along(theta: Array, step: Array, data: Array, factor: Any, a: float, leak: float) -> tuple[float, float, float]:
     """Return F² at Θ + a·step and half of its first and second derivatives by a, without the penalty."""
-    zero = theta.dtype.type(0)
-    one = theta.dtype.type(1)
-    by = theta.dtype.type(a)
-    below = theta.dtype.type(leak)
+    zero, one = theta.dtype.type(0), theta.dtype.type(1)
+    by, below = theta.dtype.type(a), theta.dtype.type(leak)
     value = slope = curvature = 0.0
     for start in range(0, len(theta), 256):  # 256 at a time are summed in the float type, as in `residual`.
-        t = theta[start : start + 256]
-        d = step[start : start + 256]
-        x = data[start : start + 256]
+        t, d, x = theta[start : start + 256], step[start : start + 256], data[start : start + 256]
         v = g = h = zero
         for j in range(len(t)):
             moved = t[j] + by * d[j]
@@ -99,17 +95,13 @@ def begin_rows(rows: Rows, leak: float, penalty: float) -> None:
 @helper
 def _gradient(T: Array, X: Array, factor: Any, leak: float, Ht: Array, active: Array, y: Array) -> int:
     """Add −½∇F² of a row to y, and write s·h to `active` for each entry with a slope s. Return their number."""
-    zero = X.dtype.type(0)
-    rank = Ht.shape[1]
-    count = 0
+    zero, rank, count = X.dtype.type(0), Ht.shape[1], 0
     for j in range(len(T)):
-        t = T[j]
-        x = X[j] * factor
+        t, x = T[j], X[j] * factor
         if t > zero or (x > zero and leak > 0):
             s = 1.0 if t > zero else leak
             residual = s * (np.float64(x) - s * np.float64(t))
-            row = active[count]
-            h = Ht[j]
+            row, h = active[count], Ht[j]
             for q in range(rank):
                 row[q] = s * h[q]
                 y[q] += residual * h[q]
@@ -134,8 +126,7 @@ def _solve(gram: Array, metric: Array, weight: float, floor: float, y: Array) ->
                 La[a] = np.sqrt(max(v, 0.0) + floor)
     slope = 0.0
     for a in range(rank):
-        La = gram[a]
-        v = y[a]
+        La, v = gram[a], y[a]
         for q in range(a):
             v -= La[q] * y[q]
         y[a] = v / La[a]
@@ -161,8 +152,7 @@ def newton_directions(rows: Rows, live: Indices, leak: float, newton: Newton, st
     Ht, metric, damping, penalty, active, gram = newton
     factor = X.dtype.type(scale)
     for k in range(len(live)):
-        i = live[k]
-        y = steps[k]
+        i, y = live[k], steps[k]
         for q in range(len(y)):
             y[q] = -penalty * W[i, q]
         count = _gradient(T[i], X[i], factor, leak, Ht, active, y)

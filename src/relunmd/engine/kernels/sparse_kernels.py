@@ -1,42 +1,23 @@
 """Tiles that are mostly zero: conversion to and from their nonzeros, and products with the nonzeros alone."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from relunmd.engine.kernels._compile import (
     SAMPLED,
+    Array,
     BitsTile,
-    Columns,
-    DataColumns,
-    DataValues,
+    CsrRows,
     Indices,
+    Nonzeros,
     Sums,
     Tile,
-    Values,
     helper,
     kernel,
 )
 
 
-class CsrRows(NamedTuple):
-    """Rows of the user's CSR matrix: row i has values[starts[i]:starts[i + 1]] in these columns, which are sorted."""
-
-    values: DataValues
-    columns: DataColumns
-    starts: Indices
-
-
-class Nonzeros(NamedTuple):
-    """The nonzeros of a tile in CSR format; columns are counted from the first column of the tile."""
-
-    values: Values
-    columns: Columns
-    starts: Indices
-
-
 @helper
-def _first_from(first: int, columns: Columns, start: int, stop: int) -> int:
+def _first_from(first: int, columns: Array, start: int, stop: int) -> int:
     """Return the first index in sorted columns[start:stop] of a column ≥ `first`, by bisection."""
     while start < stop and first > 0:
         middle = (start + stop) // 2
@@ -72,9 +53,8 @@ def gather(rows: CsrRows, first: int, width: int, most: int, scale: float, lift:
     """Write the positive entries of a tile, times `scale` plus `lift`. Return their number; −1 as `compress` does."""
     values, columns, starts = rows
     values_out, columns_out, starts_out = out
-    zero = values_out.dtype.type(0)
-    factor = values_out.dtype.type(scale)
-    more = values_out.dtype.type(lift)
+    kind = values_out.dtype.type
+    zero, factor, more = kind(0), kind(scale), kind(lift)
     height = starts.shape[0] - 1
     count = sampled = 0
     for i in range(height):

@@ -29,9 +29,8 @@ def scan(X: DataTile, row: int, column: int, n_columns: int) -> tuple[float, int
     The tile begins at (row, column) of a matrix with n_columns columns. The checksum is the sum modulo 2⁶⁴ of a hash of
     the position and the value of each nonzero entry: it does not depend on the storage or on the tiles.
     """
-    largest = 0.0
+    largest, checksum = 0.0, np.uint64(0)
     not_finite = negative = 0
-    checksum = np.uint64(0)
     values = np.empty(X.shape[1], np.float64)
     bits = values.view(np.uint64)
     for i in range(X.shape[0]):
@@ -71,9 +70,7 @@ def entry_moments(X: DataTile, scale: float) -> tuple[float, float, int]:
 @kernel
 def raise_positive(X: DataTile, scale: float, out: Tile, amount: float) -> None:
     """out ← the scaled X, with `amount` added to its positive entries."""
-    zero = X.dtype.type(0)
-    factor = X.dtype.type(scale)
-    lift = X.dtype.type(amount)
+    zero, factor, lift = X.dtype.type(0), X.dtype.type(scale), X.dtype.type(amount)
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
             x = X[i, j] * factor
@@ -83,8 +80,7 @@ def raise_positive(X: DataTile, scale: float, out: Tile, amount: float) -> None:
 @kernel
 def squared_error(T: Tile, X: DataTile, scale: float) -> float:
     """Return ‖X − max(0, Θ)‖²."""
-    zero = X.dtype.type(0)
-    factor = X.dtype.type(scale)
+    zero, factor = X.dtype.type(0), X.dtype.type(scale)
     squares = 0.0
     for i in range(T.shape[0]):
         for j in range(T.shape[1]):
@@ -109,8 +105,7 @@ def cross_products(T: Tile, X: DataTile, scale: float) -> tuple[float, float]:
 @kernel
 def project(T: Tile, X: DataTile, scale: float, Z_out: Tile) -> float:
     """Z ← P(Θ). Return ‖X − max(0, Θ)‖²."""
-    zero = X.dtype.type(0)
-    factor = X.dtype.type(scale)
+    zero, factor = X.dtype.type(0), X.dtype.type(scale)
     squares = 0.0
     for i in range(T.shape[0]):
         for j in range(T.shape[1]):
@@ -143,9 +138,7 @@ def extrapolate_rows(W: Tile, W_before: Tile, out: Tile, beta: float) -> None:
 @kernel
 def extrapolate(T: Tile, X: DataTile, scale: float, Theta: Tile, Theta_out: Tile, beta: float) -> tuple[float, float]:
     """Θ_out ← T + β (T − Θ). Return ‖X − max(0, ·)‖² for T and for Θ_out."""
-    zero = X.dtype.type(0)
-    factor = X.dtype.type(scale)
-    b = X.dtype.type(beta)
+    zero, factor, b = X.dtype.type(0), X.dtype.type(scale), X.dtype.type(beta)
     plain = extrapolated = 0.0
     for i in range(T.shape[0]):
         for j in range(T.shape[1]):
@@ -163,9 +156,7 @@ def extrapolate(T: Tile, X: DataTile, scale: float, Theta: Tile, Theta_out: Tile
 @kernel
 def latent(Theta: Tile, X: DataTile, scale: float, Z: Tile, Z_out: Tile, beta: float) -> None:
     """Equation (6): Z_out ← P(Θ) + β (P(Θ) − Z)."""
-    zero = X.dtype.type(0)
-    factor = X.dtype.type(scale)
-    b = X.dtype.type(beta)
+    zero, factor, b = X.dtype.type(0), X.dtype.type(scale), X.dtype.type(beta)
     for i in range(Theta.shape[0]):
         for j in range(Theta.shape[1]):
             x = X[i, j] * factor
@@ -182,10 +173,8 @@ def residual(T: Tile, X: DataOrBytes, first: int, scale: float, leak: float, squ
     float64: to convert each square from float32 would take half of the time. Return the number of nonzeros in every
     eighth row.
     """
-    zero = T.dtype.type(0)
-    one = T.dtype.type(1)
-    factor = T.dtype.type(scale)
-    below = T.dtype.type(leak)
+    zero, one = T.dtype.type(0), T.dtype.type(1)
+    factor, below = T.dtype.type(scale), T.dtype.type(leak)
     sampled = 0
     for i in range(T.shape[0]):
         for start in range(0, T.shape[1], 256):
@@ -234,8 +223,7 @@ def four_dots(four: Four, left: Tile, right: Tile, sums: Sums) -> None:
     for i in range(left.shape[0]):
         a = b = c = d = e = f = g = h = zero
         for j in range(left.shape[1]):
-            x = left[i, j]
-            y = right[i, j]
+            x, y = left[i, j], right[i, j]
             a += A[i, j] * x
             b += B[i, j] * x
             c += C[i, j] * x
@@ -244,14 +232,9 @@ def four_dots(four: Four, left: Tile, right: Tile, sums: Sums) -> None:
             f += B[i, j] * y
             g += C[i, j] * y
             h += D[i, j] * y
-        sums[0, 0] += np.float64(a)
-        sums[1, 0] += np.float64(b)
-        sums[2, 0] += np.float64(c)
-        sums[3, 0] += np.float64(d)
-        sums[0, 1] += np.float64(e)
-        sums[1, 1] += np.float64(f)
-        sums[2, 1] += np.float64(g)
-        sums[3, 1] += np.float64(h)
+        for k, found in enumerate(((a, e), (b, f), (c, g), (d, h))):
+            sums[k, 0] += np.float64(found[0])
+            sums[k, 1] += np.float64(found[1])
 
 
 @kernel
@@ -279,9 +262,7 @@ def squared_difference(Z: Tile, T: Tile) -> float:
 @kernel
 def descend(Theta: Tile, Y: Tile, X: DataTile, scale: float, out: Tile, step: float) -> None:
     """out ← Π(Θ − step·Y), Π is the projection onto the feasible set of the nuclear-norm problem (8)."""
-    zero = X.dtype.type(0)
-    factor = X.dtype.type(scale)
-    a = X.dtype.type(step)
+    zero, factor, a = X.dtype.type(0), X.dtype.type(scale), X.dtype.type(step)
     for i in range(Theta.shape[0]):
         for j in range(Theta.shape[1]):
             x = X[i, j] * factor
@@ -300,8 +281,7 @@ def expect(T: Tile, X: DataTile, scale: float, Z_out: Tile, sigma: float) -> tup
     """
     factor = X.dtype.type(scale)
     squares = fit = tail = variance = 0.0
-    root_half = math.sqrt(0.5)
-    root_two_over_pi = math.sqrt(2.0 / math.pi)
+    root_half, root_two_over_pi = math.sqrt(0.5), math.sqrt(2.0 / math.pi)
     for i in range(T.shape[0]):
         for j in range(T.shape[1]):
             t = np.float64(T[i, j])

@@ -4,15 +4,11 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from relunmd.engine.linalg.gram import cholesky
+from relunmd.engine.matrix import Array
 from relunmd.engine.problem import Problem
-
-__all__ = ["canonical", "canonical_factors"]
-
-Array = NDArray[Any]
 
 
 def canonical_factors(W: Array, H: Array, scale: float = 1.0) -> tuple[Array, Array]:

@@ -1,15 +1,10 @@
 """Solves with r×r Gram matrices, safe where the factors are rank-deficient."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import lapack
 
-__all__ = ["cholesky", "gram_solve", "gram_solve_right", "orthonormal", "right_inverse"]
-
-Array = NDArray[Any]
+from relunmd.engine.matrix import Array
 
 
 def gram_solve(gram: Array, B: Array, ridge: float = 0.0) -> Array:

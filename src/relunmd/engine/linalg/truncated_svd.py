@@ -26,29 +26,15 @@ below about 1e-4.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 
 from relunmd.engine.executor import Rows, Sums
 from relunmd.engine.linalg.gram import orthonormal
-from relunmd.engine.matrix import Block
+from relunmd.engine.matrix import Array, Block
 from relunmd.engine.problem import Problem
-
-__all__ = [
-    "Factors",
-    "Sweep",
-    "factors_of",
-    "polish",
-    "share_of_sweep",
-    "starting_basis",
-    "sweep_rows",
-    "truncated_svd",
-]
-
-Array = NDArray[Any]
 
 OVERSAMPLING = 8
 _KRYLOV_DEPTH = 3
@@ -149,20 +135,15 @@ def starting_basis(H: Array, shape: tuple[int, int]) -> Array:
     return orthonormal(np.hstack([H.T.astype(np.float64), more]))
 
 
-def polish(problem: Problem, A: Array, first: Sweep, sweeps: int) -> Factors:
+def polish(problem: Problem, A: Array, sweep: Sweep, sweeps: int) -> Factors:
     """The rank-r TSVD of an m×n array from a sweep already made; `sweeps` − 1 passes."""
-    sweep = first
     for _ in range(sweeps - 1):
         sweep = sweep_rows(problem, A, orthonormal(sweep.S))
     return factors_of(problem, sweep, problem.rank)
 
 
 def truncated_svd(
-    problem: Problem,
-    sweep: Callable[[Array], Sweep],
-    rank: int,
-    random: np.random.Generator,
-    tol: float = 1e-9,
+    problem: Problem, sweep: Callable[[Array], Sweep], rank: int, random: np.random.Generator, tol: float = 1e-9
 ) -> Factors:
     """The rank-`rank` TSVD of A, of the shape of X, from nothing, by a restarted block Krylov method.
 
@@ -173,12 +154,9 @@ def truncated_svd(
     smallest = min(shape)
     p = min(rank + OVERSAMPLING, smallest)
     exhaustive = _KRYLOV_DEPTH * p >= smallest
-    if exhaustive:
-        p = smallest  # A basis of the whole row space: the second sweep is exact.
-    V = orthonormal(random.standard_normal((shape[1], p)))
-    if exhaustive:
+    V = orthonormal(random.standard_normal((shape[1], smallest if exhaustive else p)))
+    if exhaustive:  # V is a basis of the whole row space: the second sweep is exact.
         return factors_of(problem, sweep(orthonormal(sweep(V).S)), rank)
-
     before = np.inf
     for _ in range(_KRYLOV_RESTARTS):
         V, missing = _krylov(sweep, V, rank)
@@ -194,8 +172,7 @@ def _krylov(sweep: Callable[[Array], Sweep], V: Array, rank: int) -> tuple[Array
     A direction v with AᵀAv = θv + ρ misses about ‖ρ‖²/θ of the energy; the estimate is the sum of
     that over the first `rank` of them, relative to the energy they have.
     """
-    basis = [V]
-    images = [sweep(V).S]
+    basis, images = [V], [sweep(V).S]
     while len(basis) < _KRYLOV_DEPTH:
         known = np.hstack(basis)
         new = images[-1]

@@ -6,14 +6,10 @@ stands for the initial inverse Hessian; and its result is a combination of them,
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-__all__ = ["Direction", "Products", "two_loop"]
-
-Array = NDArray[Any]
+from relunmd.engine.matrix import Array
 
 _FIRST = 0.5
 """The factor of M while nothing is known: half of the least-squares step in W and half of that in H."""
@@ -29,10 +25,6 @@ class Products:
     y_My: Array
     y_Mg: Array
     g_Mg: float
-
-    @property
-    def count(self) -> int:
-        return len(self.s_g)
 
     def part(self, kept: slice) -> "Products":
         """The same with some of the pairs only."""
@@ -59,7 +51,7 @@ def two_loop(products: Products) -> Direction:
     >>> two_loop(Products(nothing[0:0].ravel(), nothing, nothing, nothing.ravel(), 4.0)).slope
     -2.0
     """
-    k = products.count
+    k = len(products.s_g)
     s_y, curvature = products.s_y, np.diag(products.s_y)
     gamma = float(curvature[-1] / products.y_My[-1, -1]) if k else _FIRST
     alpha, s_q = np.zeros(k), products.s_g.astype(np.float64)

@@ -11,12 +11,9 @@ from scipy import sparse
 
 from relunmd.engine import kernels
 from relunmd.engine.kernels import CsrRows, Nonzeros
-from relunmd.engine.matrix.mapped import is_mapped
-from relunmd.engine.matrix.read_check import FileStamp
+from relunmd.engine.matrix.mapped import FileStamp, is_mapped
 from relunmd.engine.matrix.scratch import Scratch
 from relunmd.engine.matrix.source import InMemory, TileData, converted, read_only
-
-__all__ = ["CsrSource"]
 
 
 class CsrSource(InMemory):
@@ -30,7 +27,7 @@ class CsrSource(InMemory):
 
     def __init__(self, X: Any) -> None:
         # The files are stamped before their content is checked.
-        stamps = [FileStamp.of(getattr(X, name, None)) for name in ("data", "indices", "indptr")]
+        stamps = FileStamp.of(*(getattr(X, name, None) for name in ("data", "indices", "indptr")))
         A = _checked_csr(X)
         if not A.has_canonical_format or np.count_nonzero(A.data) < len(A.data):
             A = A.copy()
@@ -42,7 +39,7 @@ class CsrSource(InMemory):
         self._values = np.ascontiguousarray(A.data)
         self._indices = read_only(np.ascontiguousarray(A.indices))
         self.in_memory = not any(is_mapped(array) for array in (A.data, A.indices, A.indptr))
-        self._stamps = [] if self.in_memory else [stamp for stamp in stamps if stamp is not None]
+        self._stamps = [] if self.in_memory else stamps
 
     def read(self, rows: slice) -> Any:
         self._verify()
@@ -56,14 +53,12 @@ class CsrSource(InMemory):
         key = (self, rows.start, rows.stop, dtype, scale)
         if scratch.rows is None or scratch.rows[0] != key:
             starts = self.csr.indptr[rows.start : rows.stop + 1].astype(np.int64)
-            first, last = starts[0], starts[-1]
-            starts -= first
-            values = self._values[first:last]
+            stored = slice(starts[0], starts[-1])
+            values = self._values[stored]
             if values.dtype != dtype:
-                out = np.empty(len(values), dtype)
-                scale = converted(values, out, scale)
-                values = out
-            scratch.rows = key, (CsrRows(read_only(values), self._indices[first:last], starts), scale)
+                values = np.empty(len(values), dtype)
+                scale = converted(self._values[stored], values, scale)
+            scratch.rows = key, (CsrRows(read_only(values), self._indices[stored], starts - starts[0]), scale)
         found: tuple[CsrRows, float] = scratch.rows[1]
         return found
 

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from relunmd.engine.matrix.mapped import MappedRows, is_mapped
-from relunmd.engine.matrix.read_check import FileStamp
+from relunmd.engine.matrix.mapped import FileStamp, MappedRows, is_mapped
 from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Slab, TileData, converted, read_only
 from relunmd.errors import FileError
-
-__all__ = ["DenseSource"]
 
 
 class DenseSource(InMemory):
@@ -30,8 +27,7 @@ class DenseSource(InMemory):
         self.dtype = X.dtype
         self._plain = X.flags.aligned and X.dtype.isnative
         self.in_memory = not is_mapped(X)
-        stamp = None if self.in_memory else FileStamp.of(X)
-        self._stamps = [] if stamp is None else [stamp]
+        self._stamps = [] if self.in_memory else FileStamp.of(X)
         self._rows = None if self.in_memory else MappedRows.of(X)
 
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
@@ -67,5 +63,4 @@ class DenseSource(InMemory):
             return TileData(read_only(whole), columns.start, scale)
         part = whole[:, columns]
         out = scratch.take("X", part.shape, dtype)
-        scale = converted(part, out, scale)
-        return TileData(read_only(out), 0, scale)
+        return TileData(read_only(out), 0, converted(part, out, scale))

@@ -1,4 +1,4 @@
-"""Memory maps: the file of an array, and reading its rows from the file.
+"""Memory maps: the file of an array, whether it has changed, and reading its rows from the file.
 
 Reading a memory map beyond the end of its file kills the process. A file may be truncated at any time, so that no check
 in advance prevents it; reading from the file only returns fewer bytes.
@@ -7,14 +7,13 @@ in advance prevents it; reading from the file only returns fewer bytes.
 import mmap
 import os
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from relunmd.engine.matrix.scratch import Array
 from relunmd.errors import FileError
-
-__all__ = ["MappedRows", "is_mapped", "mapped_path"]
 
 
 def is_mapped(X: object) -> bool:
@@ -32,6 +31,40 @@ def mapped_path(X: object) -> Path | None:
             return Path(path)
         X = X.base
     return None
+
+
+class FileStamp:
+    """The size and modification time of a file that is mapped into memory.
+
+    If `MappedRows` cannot be used, they are checked before reading.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._stamp = path, path.stat()
+
+    @classmethod
+    def of(cls, *arrays: object) -> "list[FileStamp]":
+        """Return the stamps of the files that arrays are mapped from, except of missing files."""
+        found = []
+        for path in filter(None, map(mapped_path, arrays)):
+            with suppress(OSError):
+                found.append(cls(path))
+        return found
+
+    def verify(self) -> None:
+        """Raise FileError if the file was truncated or modified."""
+        try:
+            now = self._path.stat()
+        except OSError:  # A removed file remains mapped.
+            return
+        then = self._stamp
+        if now.st_ino != then.st_ino or now.st_dev != then.st_dev:  # The file was replaced.
+            return
+        if now.st_size < then.st_size:
+            sizes = f"{then.st_size} to {now.st_size} bytes"
+            raise FileError(f"{self._path} was truncated while X was read from it: {sizes}.")
+        if now.st_mtime_ns != then.st_mtime_ns:
+            raise FileError(f"{self._path} was written to while X was read from it.")
 
 
 class MappedRows:

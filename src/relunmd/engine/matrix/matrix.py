@@ -12,8 +12,6 @@ from relunmd.engine.matrix.layout import RowLayout, cached
 from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Source, TileData, read_only
 
-__all__ = ["Block", "Matrix", "Tile", "power_of_two_scale"]
-
 
 def power_of_two_scale(largest: float, dtype: np.dtype[Any]) -> float:
     """Return the power of two that brings `largest` into [1, 2), within the range of `dtype`.
@@ -142,9 +140,8 @@ class Block:
         return self.matrix.layout.strips(self.rows)
 
     def tiles(self) -> Iterator[Tile]:
-        """Yield tiles of whole rows, for algorithms that keep arrays of the size of X."""
-        for rows in self.tile_rows:
-            yield self.whole(rows)
+        """Return tiles of whole rows, for algorithms that keep arrays of the size of X."""
+        return map(self.whole, self.tile_rows)
 
     def whole(self, rows: slice) -> Tile:
         """Return some rows of the block as one tile."""
@@ -162,8 +159,7 @@ class Block:
 
     def theta(self, tile: Tile, W: Array, H: Array) -> Array:
         """Return the tile of Θ = WH in scratch memory; W has the rows of the block."""
-        out = self.strip_tile(0, tile.n_rows, tile.n_columns)
-        return np.matmul(W[tile.rows], H[:, tile.columns], out=out)
+        return np.matmul(W[tile.rows], H[:, tile.columns], out=self.strip_tile(0, tile.n_rows, tile.n_columns))
 
     def strip_tile(self, index: int, n_rows: int, n_columns: int) -> Array:
         """Return scratch memory for a tile of a strip. `theta` uses that of the first tile."""

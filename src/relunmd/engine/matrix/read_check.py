@@ -4,18 +4,13 @@ A chunk that is removed from a Zarr store reads as fill values (zarr-python issu
 truncated during a run: without a check the result would be silently wrong.
 """
 
-import os
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from relunmd.engine.matrix.mapped import mapped_path
 from relunmd.engine.matrix.scratch import Array
 from relunmd.errors import FileError
-
-__all__ = ["FileStamp", "ReadCheck", "row_sums"]
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
@@ -36,10 +31,10 @@ class ReadCheck:
         found, known = row_sums(part), self._known[rows]
         wrong = np.flatnonzero(known & (found != self._sums[rows]))
         if len(wrong):
+            first, span = rows.start + int(wrong[0]), f"{len(wrong)} such rows in {rows.start} to {rows.stop - 1}"
             raise FileError(
-                f"X changed while it was in use: row {rows.start + int(wrong[0])} has other entries than when it was "
-                f"validated ({len(wrong)} such rows in {rows.start} to {rows.stop - 1}). Was its file overwritten, or "
-                "were chunks removed?"
+                f"X changed while it was in use: row {first} has other entries than when it was validated ({span}). "
+                "Was its file overwritten, or were chunks removed?"
             )
         self._sums[rows], self._known[rows] = found, True
 
@@ -91,39 +86,3 @@ def _weights(count: int) -> Array:
     for _ in range(2):  # Bijective modulo powers of two. After one round, reversed rows often have equal sums.
         w = w * (2 * w + 1) ^ _ODD
     return 2 * w + 1
-
-
-class FileStamp:
-    """The size and modification time of a file that is mapped into memory.
-
-    Reading a map beyond the end of its file kills the process: if `MappedRows` cannot be used, the size is checked
-    before reading.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
-        self._stamp = self._path.stat()
-
-    @classmethod
-    def of(cls, X: object) -> "FileStamp | None":
-        """Return the stamp of the file that an array is mapped from; None if it is not or the file is missing."""
-        path = mapped_path(X)
-        try:
-            return None if path is None else cls(path)
-        except OSError:
-            return None
-
-    def verify(self) -> None:
-        """Raise FileError if the file was truncated or modified."""
-        try:
-            now = self._path.stat()
-        except OSError:  # A removed file remains mapped.
-            return
-        then = self._stamp
-        if now.st_ino != then.st_ino or now.st_dev != then.st_dev:  # The file was replaced.
-            return
-        if now.st_size < then.st_size:
-            sizes = f"{then.st_size} to {now.st_size} bytes"
-            raise FileError(f"{self._path} was truncated while X was read from it: {sizes}.")
-        if now.st_mtime_ns != then.st_mtime_ns:
-            raise FileError(f"{self._path} was written to while X was read from it.")

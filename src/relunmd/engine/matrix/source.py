@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from relunmd.engine.kernels import Nonzeros
-from relunmd.engine.matrix.read_check import FileStamp
+from relunmd.engine.matrix.mapped import FileStamp
 from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.errors import InputError
-
-__all__ = ["InMemory", "Source", "refuse_masked"]
 
 
 class TileData(NamedTuple):

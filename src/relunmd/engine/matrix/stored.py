@@ -24,8 +24,6 @@ from relunmd.engine.matrix.source import InMemory, Slab, Source
 from relunmd.errors import FileError, InputError, RelunmdError
 from relunmd.io.sparse_groups import stored_form, stored_shape
 
-__all__ = ["StoredArray", "StoredCsr", "is_stored_array", "is_stored_group"]
-
 log = logging.getLogger("relunmd")
 _SLAB_BYTES, _MOST_SLAB_BYTES = 2**25, 2**28
 _MOST_LISTED = 4096
@@ -69,21 +67,18 @@ class _Stored(Source):
     def __init__(self, shape: tuple[int, int], dtype: Any, members: Sequence[Any]) -> None:
         self.shape, self.dtype = shape, np.dtype(dtype)
         self._check = ReadCheck(shape[0])
-        self._zarr = [(X, _count_chunks(X)) for X in members if library_of(X) == "zarr"]
-        for X, (stored, expected) in self._zarr:
+        self._zarr = [(X, X.name or X.path or "/", *_count_chunks(X)) for X in members if library_of(X) == "zarr"]
+        for X, name, stored, expected in self._zarr:
             if stored < expected:
+                missing = f"{expected - stored} of {expected} chunks of the Zarr array {name!r} are not stored"
                 log.warning(
-                    "%d of %d chunks of the Zarr array %r are not stored and read as its fill value, %s. This is "
-                    "correct if they hold nothing else.",
-                    expected - stored,
-                    expected,
-                    X.name or X.path or "/",
+                    "%s and read as its fill value, %s. This is correct if they hold nothing else.",
+                    missing,
                     X.fill_value,
                 )
 
     def validated(self) -> None:
-        for X, (stored, expected) in self._zarr:
-            name = X.name or X.path or "/"
+        for X, name, stored, expected in self._zarr:
             with _reading(f"The Zarr array {name!r}"):
                 now = _count_chunks(X)[0]
             if now != stored:
@@ -155,20 +150,15 @@ class StoredCsr(_Stored):
     def __init__(self, group: Any) -> None:
         members = {name: group[name] for name in ("data", "indices", "indptr") if name in group}
         if len(members) < 3:
-            raise InputError(
-                f"X must be an array, or a CSR group with the members data, indices and indptr; got the group "
-                f"{group.name!r} with {', '.join(members) or 'none of them'}."
-            )
+            found = f"the group {group.name!r} with {', '.join(members) or 'none of them'}"
+            raise InputError(f"X must be an array, or a CSR group of data, indices and indptr; got {found}.")
         shape = stored_shape(group)
         if shape is None:
-            raise InputError(
-                f"The group {group.name!r} must have an attribute 'shape' with the number of rows and columns; add it."
-            )
+            raise InputError(f"The group {group.name!r} must have an attribute 'shape' (rows and columns); add it.")
         for name in ("data", "indices"):
             if getattr(members[name], "ndim", 0) != 1:
-                raise InputError(
-                    f"{name} of the group {group.name!r} must be a one-dimensional array; got {members[name]!r}."
-                )
+                about = f"{name} of the group {group.name!r}"
+                raise InputError(f"{about} must be a one-dimensional array; got {members[name]!r}.")
         self._data, self._indices = members["data"], members["indices"]
         super().__init__(shape, self._data.dtype, list(members.values()))
         with _reading(f"indptr of the group {group.name!r}"):
@@ -177,17 +167,16 @@ class StoredCsr(_Stored):
 
     def _check_format(self, group: Any) -> None:
         """Raise InputError if the group is not in CSR format, or if indptr is inconsistent."""
-        (m, n), length = self.shape, len(self._indptr)
+        (m, n), length, name = self.shape, len(self._indptr), group.name
         form = stored_form(group) if m == n else "csc" if length == n + 1 else "csr"
         if not form.startswith("csr"):
-            raise InputError(
-                f"X must be stored in CSR format; got the group {group.name!r} of shape {self.shape} in {form} format."
-            )
+            about = f"the group {name!r} of shape {self.shape} in {form} format"
+            raise InputError(f"X must be stored in CSR format; got {about}.")
         ends = self._indptr[[0, -1]].tolist() if length else []
         stored, indices = int(self._data.shape[0]), int(self._indices.shape[0])
         if length != m + 1 or ends != [0, stored] or indices != stored or (np.diff(self._indptr) < 0).any():
             raise InputError(
-                f"indptr of the group {group.name!r} must be {m + 1} nondecreasing numbers from 0 to {stored}, the "
+                f"indptr of the group {name!r} must be {m + 1} nondecreasing numbers from 0 to {stored}, the "
                 f"length of data and indices; got {length} numbers with ends {ends}, and {indices} indices."
             )
 

@@ -14,8 +14,6 @@ from relunmd.engine.kernels import Nonzeros
 from relunmd.engine.matrix.matrix import Block, Tile
 from relunmd.engine.matrix.scratch import Array
 
-__all__ = ["Piece", "Strip"]
-
 _INT32, _INT64 = np.dtype(np.int32), np.dtype(np.int64)
 SPARSE_SHARE = {4: 0.05, 8: 0.1}
 """The fraction of nonzeros up to which only these are multiplied, by the bytes of a number.
@@ -74,6 +72,11 @@ class Strip:
         sparse = None if too_many else self._compressed(A, most)
         self._n_dense += sparse is None
         return self._append(columns, A if sparse is None else sparse)
+
+    def add_residual(self, tile: Tile, W: Array, H: Array, leak: float, squares: Array) -> Piece:
+        """Append the tile of minus the derivative of an objective by Θ = WH, see `kernels.residual`."""
+        T = np.matmul(W, H[:, tile.columns], out=self.scratch(tile.n_columns))
+        return self.add(T, tile.columns, kernels.residual(T, *tile.data, leak, squares))
 
     def add_data(self, tile: Tile, lift: float = 0.0) -> Piece:
         """Append the tile of X + lift·[X > 0]."""
