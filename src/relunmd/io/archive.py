@@ -16,15 +16,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.errors import FileError, RelunmdError
 from relunmd.io.atomic import write_beside
-from relunmd.io.npy_format import read_data, read_header, write_array
+from relunmd.io.npy_format import Array, read_data, read_header, write_array
 
-__all__ = ["amount", "count", "file_errors", "kind_of", "plain", "read_archive", "versions", "write_archive"]
-
-Array = NDArray[Any]
 Metadata = dict[str, Any]
 
 _METADATA = "metadata"

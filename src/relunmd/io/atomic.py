@@ -13,8 +13,6 @@ from typing import IO, Any
 from relunmd._util import printable
 from relunmd.errors import FileError, InputError, RelunmdError
 
-__all__ = ["check_path", "remove_partials", "write_beside", "write_folder_beside", "writing"]
-
 _PARTIAL = ".partial"
 
 

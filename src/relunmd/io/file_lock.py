@@ -17,8 +17,6 @@ from pathlib import Path
 
 from relunmd._util import printable
 
-__all__ = ["FileLock", "LockedError"]
-
 log = logging.getLogger("relunmd")
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)

@@ -16,18 +16,14 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import io, sparse
 
 from relunmd import memory
 from relunmd._util import need
 from relunmd.errors import InputError
 from relunmd.io.atomic import write_beside, write_folder_beside, writing
-from relunmd.io.npy_format import write_array
+from relunmd.io.npy_format import Array, write_array
 
-__all__ = ["SUFFIXES", "Parts", "check_suffix", "write_matrix"]
-
-Array = NDArray[Any]
 _MOST_MATLAB = 2**31
 _CHUNK_BYTES = 2**20
 _MARGIN = 2**23

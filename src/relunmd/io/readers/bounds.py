@@ -13,8 +13,6 @@ from relunmd._util import printable
 from relunmd.errors import FileError
 from relunmd.memory import human_bytes
 
-__all__ = ["Bounds", "check_regular", "is_gzip", "opened", "text_length"]
-
 _FREE, _TIMES = 2**28, 100
 _FREE_PIECEMEAL, _TIMES_PIECEMEAL = 2**30, 1000
 _FREE_TEXT = 2**26

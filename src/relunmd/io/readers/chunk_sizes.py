@@ -11,8 +11,6 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["COMPRESSORS", "HEADERS", "decompressed_size"]
-
 Raw = bytes | memoryview
 HEADERS = {"blosc", "lz4", "zstd"}
 """Compressors whose chunks begin with their size."""

@@ -28,8 +28,6 @@ from relunmd.io.readers import (
 from relunmd.io.readers.bounds import Bounds, is_gzip, opened
 from relunmd.io.readers.contents import Entry, choose
 
-__all__ = ["Opened", "open_matrix"]
-
 _BEGINNING = 1 << 10
 _MOST_COUNTED = 1000
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")

@@ -19,8 +19,6 @@ from relunmd._util import printable
 from relunmd.errors import FileError
 from relunmd.io.readers.chunk_sizes import HEADERS, decompressed_size
 
-__all__ = ["METADATA", "ChunkPlan", "GuardedStore"]
-
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zmetadata", ".zattrs")
 _MOST_METADATA, _MOST_METADATA_IN_ALL = 1 << 24, 1 << 26
 _SLACK = 2**16

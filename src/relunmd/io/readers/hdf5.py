@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd._util import need
 from relunmd.errors import FileError
+from relunmd.io.npy_format import Array
 from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.chunk_sizes import decompressed_size
 from relunmd.io.readers.contents import Entry
 from relunmd.io.readers.stored_files import check_sizes, stored_entry
 from relunmd.io.sparse_groups import CSR, is_group, own_member
-
-__all__ = ["has_signature", "hdf5_entries", "opened", "whole"]
 
 log = logging.getLogger("relunmd")
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -145,7 +143,7 @@ def _check_deflated(dataset: Any, name: str, filters: list[int], offset: tuple[i
         )
 
 
-def whole(dataset: Any, place: Path, bounds: Bounds) -> NDArray[Any]:
+def whole(dataset: Any, place: Path, bounds: Bounds) -> Array:
     """Read a whole dataset into memory."""
     _check(dataset, place, bounds)
     bounds.memory(prod(dataset.shape) * np.dtype(dataset.dtype).itemsize, f"{dataset.name!r}")

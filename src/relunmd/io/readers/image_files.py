@@ -5,16 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd._util import need
 from relunmd.errors import FileError, RelunmdError
+from relunmd.io.npy_format import Array
 from relunmd.io.readers.bounds import Bounds, check_regular
 from relunmd.io.readers.contents import Entry
 
-__all__ = ["image_entries", "image_files"]
-
-Array = NDArray[Any]
 _SUFFIXES = {".png", ".pgm", ".pbm", ".pnm", ".tif", ".tiff", ".bmp", ".gif", ".jpg", ".jpeg"}
 _FORMATS = ("PNG", "PPM", "TIFF", "BMP", "GIF", "JPEG")
 _MOST_PIXELS = 1 << 26

@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import io, sparse
 
 from relunmd.errors import FileError
+from relunmd.io.npy_format import Array
 from relunmd.io.readers import hdf5
 from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.contents import Entry
 from relunmd.io.sparse_groups import is_group, own_member
-
-__all__ = ["VERSION_5", "VERSION_7_3", "matlab_5_entries", "matlab_7_3_entries", "read_variable"]
 
 VERSION_5, VERSION_7_3 = b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file"
 _HEADER, _COMPRESSED = 128, 15
@@ -103,7 +101,7 @@ def _load(place: Path, variable: _Variable, bounds: Bounds) -> Any:
     return sparse.csc_array((data[:stored], indices[:stored], indptr), shape=shape)
 
 
-def _elements(content: bytes, order: str) -> Iterator[NDArray[Any]]:
+def _elements(content: bytes, order: str) -> Iterator[Array]:
     """Yield the arrays that a variable consists of; ValueError if one is truncated or of an unknown type."""
     at = 0
     while True:

@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd.errors import FileError
+from relunmd.io.npy_format import Array
 from relunmd.io.readers.bounds import Bounds, opened, text_length
 from relunmd.io.readers.contents import Entry
 
-__all__ = ["BANNER", "matrix_market_entries"]
-
-Array = NDArray[Any]
 BANNER = b"%%matrixmarket"
 _TIMES = 30
 """The largest compression ratio: lines of numbers cannot be compressed better."""

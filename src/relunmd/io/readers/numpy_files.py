@@ -6,18 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd.errors import FileError
 from relunmd.io.archive import kind_of
-from relunmd.io.npy_format import NpyHeader, read_data, read_header
+from relunmd.io.npy_format import Array, NpyHeader, read_data, read_header
 from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.contents import Entry
 
-__all__ = ["npy_entries", "npz_entries"]
-
-Array = NDArray[Any]
 _SPARSE = ("csr", "csc", "bsr", "coo", "dia")
 
 

@@ -11,8 +11,6 @@ from relunmd.errors import FileError
 from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.contents import Entry, RowBlocks
 
-__all__ = ["parquet_entries", "parquet_groups", "parquet_rows"]
-
 _INDEX = re.compile(r"__index_level_\d+__")
 _BATCH_BYTES = 1 << 25
 

@@ -12,19 +12,16 @@ import re
 from collections.abc import Iterator
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.errors import FileError
+from relunmd.io.npy_format import Array
 from relunmd.io.readers.bounds import Bounds, opened, text_length
 from relunmd.io.readers.contents import Entry, RowBlocks
 
-__all__ = ["NAMES", "looks_like_table", "looks_like_text", "text_entries"]
-
 log = logging.getLogger("relunmd")
-Array = NDArray[Any]
 NAMES = ("none", "columns", "rows", "both")
 """What has names: neither, the columns (in the first line), the rows (in the first column), or both."""
 _BLOCK_BYTES = 1 << 24

@@ -22,7 +22,6 @@ from relunmd.io.sparse_groups import CSR, is_group
 if TYPE_CHECKING:
     from relunmd.io.readers.guarded_store import ChunkPlan
 
-__all__ = ["is_zarr", "zarr_entries"]
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")
 _CHECKSUMS = {"adler32": "start", "crc32": "start", "crc32c": "end", "fletcher32": "end"}
