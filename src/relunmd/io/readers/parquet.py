@@ -92,9 +92,7 @@ def _numeric(place: Path, schema: Any) -> tuple[list[str], list[str], np.dtype[A
             names.append(field.name)
             dtypes.append(kind.to_pandas_dtype())
         else:
-            raise FileError(
-                f"{place} must have columns of numbers only. Its column {field.name!r} has the type {kind}; remove it."
-            )
+            raise FileError(f"{place} must have columns of numbers. Its column {field.name!r} has the type {kind}.")
     if not names:
         raise FileError(f"{place} must have columns of numbers. It has no such column.")
     if len(set(names)) < len(names):
