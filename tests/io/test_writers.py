@@ -68,7 +68,7 @@ def test_a_name_that_says_nothing(tmp_path):
 
 def test_a_package_that_is_missing_is_told_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependencyError, match="Parquet files need pyarrow"):
+    with pytest.raises(MissingDependencyError, match=r"\.parquet needs pyarrow"):
         check_suffix(tmp_path / "W.parquet")
 
 

@@ -16,15 +16,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.errors import FileError, RelunmdError
 from relunmd.io.atomic import write_beside
-from relunmd.io.npy_format import read_data, read_header, write_array
+from relunmd.io.npy_format import Array, read_data, read_header, write_array
 
-__all__ = ["amount", "count", "file_errors", "kind_of", "plain", "read_archive", "versions", "write_archive"]
-
-Array = NDArray[Any]
 Metadata = dict[str, Any]
 
 _METADATA = "metadata"
@@ -108,14 +104,8 @@ def write_archive(place: Path, kind: str, number: int, metadata: Metadata, array
                     _write_member(members, name, array)
                 else:
                     same[name] = first_name[id(array)]
-            about = {
-                "format": f"relunmd {kind}",
-                "version": number,
-                "versions": versions(),
-                **metadata,
-                "same": same,
-                "members": {_array_name(info): info.CRC for info in members.infolist()},
-            }
+            about = {"format": f"relunmd {kind}", "version": number, "versions": versions(), **metadata, "same": same}
+            about["members"] = {_array_name(info): info.CRC for info in members.infolist()}
             text = json.dumps(about, ensure_ascii=False).encode()
             _write_member(members, _METADATA, np.frombuffer(text, np.uint8))
 
@@ -124,12 +114,10 @@ def write_archive(place: Path, kind: str, number: int, metadata: Metadata, array
 
 def _write_member(members: zipfile.ZipFile, name: str, array: Any) -> None:
     """Write an array as np.savez does, without a copy; a Dask array is written one chunk of rows at a time."""
-    if isinstance(array, np.ndarray):
-        fortran_order = bool(array.flags.fnc)
-        parts = iter([array if fortran_order else np.ascontiguousarray(array)])
-    else:
-        fortran_order = False
-        parts = (np.ascontiguousarray(array.blocks[i].compute()) for i in range(array.numblocks[0]))
+    in_memory = isinstance(array, np.ndarray)
+    fortran_order = in_memory and bool(array.flags.fnc)
+    blocks = [array] if in_memory else (array.blocks[i].compute() for i in range(array.numblocks[0]))
+    parts = (block if fortran_order else np.ascontiguousarray(block) for block in blocks)
     with members.open(zipfile.ZipInfo(f"{name}.npy", _DATE), "w", force_zip64=True) as out:
         write_array(out, tuple(array.shape), np.dtype(array.dtype), parts, fortran_order)
 

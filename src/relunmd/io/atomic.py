@@ -13,8 +13,6 @@ from typing import IO, Any
 from relunmd._util import printable
 from relunmd.errors import FileError, InputError, RelunmdError
 
-__all__ = ["check_path", "remove_partials", "write_beside", "write_folder_beside", "writing"]
-
 _PARTIAL = ".partial"
 
 
@@ -49,9 +47,7 @@ def writing(place: Path) -> Iterator[None]:
         raise
     except OSError as reason:
         why = reason.strerror or reason
-        raise FileError(
-            f"{printable(place)} could not be written: {why}. The previous content is unchanged."
-        ) from reason
+        raise FileError(f"{printable(place)} could not be written: {why}. It is unchanged.") from reason
 
 
 def write_beside(place: Path, write: Callable[[IO[bytes]], object]) -> None:
@@ -136,8 +132,7 @@ def remove_partials(place: Path) -> None:
 
 def _check_kind(place: Path, suitable: bool, wanted: str) -> None:
     if place.exists() and not suitable:
-        kinds = {"a folder": place.is_dir(), "a file": place.is_file(), "a device, a pipe or a socket": True}
-        kind = next(kind for kind, found in kinds.items() if found)
+        kind = "a folder" if place.is_dir() else "a file" if place.is_file() else "a device, a pipe or a socket"
         raise FileError(f"{printable(place)} could not be written: it exists and is {kind}; name a {wanted}.")
 
 

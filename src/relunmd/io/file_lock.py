@@ -17,8 +17,6 @@ from pathlib import Path
 
 from relunmd._util import printable
 
-__all__ = ["FileLock", "LockedError"]
-
 log = logging.getLogger("relunmd")
 
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -130,15 +128,8 @@ class FileLock:
 
 
 _ALL: "weakref.WeakSet[FileLock]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for lock in list(_ALL):
-        lock.leave_to_parent()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=lambda: list(map(FileLock.leave_to_parent, _ALL)))
 
 
 def _write_holder(descriptor: int) -> None:

@@ -6,8 +6,6 @@ import numpy as np
 
 from relunmd._util import library_of
 
-__all__ = ["CSR", "SHAPES", "is_group", "own_member", "stored_form", "stored_shape"]
-
 CSR = ("data", "indices", "indptr")
 SHAPES = ("shape", "h5sparse_shape")
 """Names under which groups store their shape."""

@@ -16,24 +16,18 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import io, sparse
 
 from relunmd import memory
 from relunmd._util import need
 from relunmd.errors import InputError
 from relunmd.io.atomic import write_beside, write_folder_beside, writing
-from relunmd.io.npy_format import write_array
+from relunmd.io.npy_format import Array, write_array
 
-__all__ = ["SUFFIXES", "Parts", "check_suffix", "write_matrix"]
-
-Array = NDArray[Any]
 _MOST_MATLAB = 2**31
-_CHUNK_BYTES = 2**20
 _MARGIN = 2**23
-_PYARROW = ("pyarrow", "Parquet files need", "parquet")
-_H5PY = ("h5py", "HDF5 files need", "files")
-_ZARR = ("zarr", "Zarr stores need", "files")
+_LARGEST_CHUNK = 2**31
+"""HDF5 has no chunks of 4 GiB."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +74,13 @@ class Parts:
         """Return the parts as C-ordered arrays."""
         return (np.ascontiguousarray(part.toarray() if self.sparse else part) for part in self.parts)
 
-    def together(self, place: Path) -> Any:
+    def together(self) -> Any:
         """Return all rows as one ndarray or csr_array."""
         if self.sparse:
             return sparse.vstack(list(self.parts), format="csr")
-        memory.require(
-            prod(self.shape) * self.dtype.itemsize,
-            f"An array of {self.shape[0]} × {self.shape[1]} for {place}",
-            "Use .npy, .h5 or .zarr, which are written in parts.",
-        )
+        what = f"An array of {self.shape[0]} × {self.shape[1]}"
+        remedy = "Use .npy, .h5 or .zarr, which are written in parts."
+        memory.require(prod(self.shape) * self.dtype.itemsize, what, remedy)
         A = np.empty(self.shape, self.dtype)
         _fill(A, self)
         return A
@@ -123,13 +115,17 @@ def write_matrix(place: Path, matrix: Parts) -> None:
     InputError
         If the extension is not supported, or the format cannot hold the matrix.
     """
-    write = _WRITERS[check_suffix(place)]
-    matrix = matrix.usual()
+    suffix = check_suffix(place)
+    write, matrix = _WRITERS[suffix.removesuffix(".gz")], matrix.usual()
+    if write in (_hdf5, _zarr):
+        matrix = matrix.while_disk_has_space(place.parent)
+    if suffix.endswith(".gz"):
+        write = partial(_compressed, write)
     with writing(place):
         if write is _zarr:
-            write_folder_beside(place, lambda folder: _zarr(folder, matrix.while_disk_has_space(place.parent)))
+            write_folder_beside(place, lambda folder: write(folder, matrix))
         else:
-            write_beside(place, lambda out: write(out, place, matrix))
+            write_beside(place, lambda out: write(out, matrix))
 
 
 def check_suffix(place: Path, sparse: bool = False) -> str:
@@ -147,14 +143,14 @@ def check_suffix(place: Path, sparse: bool = False) -> str:
     >>> check_suffix(Path("counts.mtx.gz"))
     '.mtx.gz'
     """
-    found = [suffix for suffix in _WRITERS if place.name.lower().endswith(suffix)]
-    if not found:
+    suffix = next((suffix for suffix in SUFFIXES if place.name.lower().endswith(suffix)), None)
+    if suffix is None:
         raise InputError(f"The name of the output must end in one of {', '.join(SUFFIXES)}. Got {place.name!r}.")
-    suffix = max(found, key=len)
     if sparse and suffix not in _SPARSE:
         raise InputError(f"A sparse matrix can be written to {', '.join(_SPARSE)}. Got {place.name!r}.")
     if suffix in _NEEDS:
-        need(*_NEEDS[suffix])
+        module, extra = _NEEDS[suffix]
+        need(module, f"{suffix} needs", extra)
     return suffix
 
 
@@ -169,31 +165,36 @@ def _converted(part: Any, dtype: np.dtype[Any]) -> Any:
         ) from reason
 
 
-def _npy(out: IO[bytes], place: Path, matrix: Parts) -> None:
+def _compressed(write: Callable[[Any, Parts], None], out: IO[bytes], matrix: Parts) -> None:
+    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=6, mtime=0, filename="") as compressed:
+        write(compressed, matrix)
+
+
+def _npy(out: IO[bytes], matrix: Parts) -> None:
     write_array(out, matrix.shape, matrix.dtype, matrix.arrays())
 
 
-def _npz(out: IO[bytes], place: Path, matrix: Parts) -> None:
+def _npz(out: IO[bytes], matrix: Parts) -> None:
     if matrix.sparse:
-        sparse.save_npz(out, matrix.together(place), compressed=True)
+        sparse.save_npz(out, matrix.together(), compressed=True)
         return
     about = zipfile.ZipInfo("X.npy")  # Its date is constant.
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as members, members.open(about, "w", force_zip64=True) as member:
-        _npy(member, place, matrix)
+        _npy(member, matrix)
 
 
-def _mtx(out: IO[bytes], place: Path, matrix: Parts) -> None:
-    io.mmwrite(out, matrix.together(place), symmetry="general")
+def _mtx(out: IO[bytes], matrix: Parts) -> None:
+    io.mmwrite(out, matrix.together(), symmetry="general")
 
 
-def _mat(out: IO[bytes], place: Path, matrix: Parts) -> None:
-    A = matrix.together(place)
+def _mat(out: IO[bytes], matrix: Parts) -> None:
+    A = matrix.together()
     if A.data.nbytes >= _MOST_MATLAB:
-        raise InputError(f"A .mat file of version 5 holds arrays below 2 GiB. Got {matrix.shape} for {place.name}.")
+        raise InputError(f"A .mat file of version 5 holds arrays below 2 GiB. Got {matrix.shape} of {matrix.dtype}.")
     io.savemat(out, {"X": A.tocsc() if matrix.sparse else A})
 
 
-def _text(delimiter: str, out: IO[bytes], place: Path, matrix: Parts) -> None:
+def _text(delimiter: str, out: IO[bytes], matrix: Parts) -> None:
     digits = 9 if matrix.dtype.itemsize <= 4 else 17  # Enough to restore the same bits.
     cell = "%d" if matrix.dtype.kind in "biu" else f"%.{digits}g"
     line = delimiter.join([cell] * matrix.shape[1]) + "\n"
@@ -202,13 +203,10 @@ def _text(delimiter: str, out: IO[bytes], place: Path, matrix: Parts) -> None:
             out.write((line % tuple(row)).encode("ascii"))
 
 
-def _compressed(write: Callable[[Any, Path, Parts], None], out: IO[bytes], place: Path, matrix: Parts) -> None:
-    with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=6, mtime=0, filename="") as compressed:
-        write(compressed, place, matrix)
+def _parquet(out: IO[bytes], matrix: Parts) -> None:
+    import pyarrow
+    from pyarrow import parquet
 
-
-def _parquet(out: IO[bytes], place: Path, matrix: Parts) -> None:
-    pyarrow, parquet = need(*_PYARROW), need("pyarrow.parquet", *_PYARROW[1:])
     kind = pyarrow.from_numpy_dtype(matrix.dtype)
     schema = pyarrow.schema([(str(column), kind) for column in range(matrix.shape[1])])
     with parquet.ParquetWriter(out, schema) as writer:
@@ -216,28 +214,40 @@ def _parquet(out: IO[bytes], place: Path, matrix: Parts) -> None:
             writer.write_table(pyarrow.table([pyarrow.array(column) for column in part.T], schema=schema))
 
 
-def _hdf5(out: IO[bytes], place: Path, matrix: Parts) -> None:
-    matrix = matrix.while_disk_has_space(place.parent)
-    with need(*_H5PY).File(out.name, "w") as file:
-        if matrix.sparse:
-            _fill_csr(file.create_group("X"), matrix, 2**16)
-        else:
-            chunks = _chunks(matrix, _CHUNK_BYTES) if matrix.shape[1] * matrix.dtype.itemsize < 2**31 else True
-            _fill(file.create_dataset("X", matrix.shape, matrix.dtype, chunks=chunks), matrix)
+def _hdf5(out: IO[bytes], matrix: Parts) -> None:
+    import h5py
+
+    with h5py.File(out.name, "w") as file:
+        extendable = {"maxshape": (None,)} if matrix.sparse else {}
+        _fill_group(file, partial(file.create_dataset, **extendable), matrix, 2**20, 2**16)
 
 
 def _zarr(folder: Path, matrix: Parts) -> None:
-    store = need(*_ZARR).open_group(str(folder), mode="w")
-    if matrix.sparse:
-        _fill_csr(store.create_group("X"), matrix, 2**18)
-    else:
-        chunks = _chunks(matrix, 8 * _CHUNK_BYTES)
-        _fill(store.create_array("X", shape=matrix.shape, dtype=matrix.dtype, chunks=chunks), matrix)
+    import zarr
+
+    group = zarr.open_group(str(folder), mode="w")
+    _fill_group(group, group.create_array, matrix, 2**23, 2**18)
 
 
-def _chunks(matrix: Parts, size: int) -> tuple[int, int]:
-    """Return chunks of whole rows of about `size` bytes."""
-    return max(1, min(matrix.shape[0], size // (matrix.shape[1] * matrix.dtype.itemsize))), matrix.shape[1]
+def _fill_group(group: Any, create: Callable[..., Any], matrix: Parts, size: int, length: int) -> None:
+    """Write X in chunks of whole rows of about `size` bytes, or as CSR as AnnData stores it."""
+    if not matrix.sparse:
+        columns = min(matrix.shape[1], _LARGEST_CHUNK // matrix.dtype.itemsize)
+        rows = max(1, min(matrix.shape[0], size // (columns * matrix.dtype.itemsize)))
+        _fill(create("X", shape=matrix.shape, dtype=matrix.dtype, chunks=(rows, columns)), matrix)
+        return
+    data = create("X/data", shape=(0,), dtype=matrix.dtype, chunks=(length,))
+    indices = create("X/indices", shape=(0,), dtype=np.dtype(np.int64), chunks=(length,))
+    indptr, stored = [np.zeros(1, np.int64)], 0
+    for part in matrix.parts:
+        count = stored + len(part.data)
+        for array, values in ((data, part.data), (indices, part.indices)):
+            array.resize((count,))
+            array[stored:count] = values
+        indptr.append(part.indptr[1:].astype(np.int64) + stored)
+        stored = count
+    create("X/indptr", data=np.concatenate(indptr))
+    group["X"].attrs.update({"shape": list(matrix.shape), "encoding-type": "csr_matrix", "encoding-version": "0.1.0"})
 
 
 def _fill(stored: Any, matrix: Parts) -> None:
@@ -247,39 +257,19 @@ def _fill(stored: Any, matrix: Parts) -> None:
         at += len(part)
 
 
-def _fill_csr(group: Any, matrix: Parts, chunk: int) -> None:
-    """Write CSR as AnnData stores it."""
-    extendable = {} if hasattr(group, "create_array") else {"maxshape": (None,)}
-    create = group.create_array if hasattr(group, "create_array") else group.create_dataset
-    for name, dtype in (("data", matrix.dtype), ("indices", np.dtype(np.int64))):
-        create(name, shape=(0,), dtype=dtype, chunks=(chunk,), **extendable)
-    indptr, stored = [np.zeros(1, np.int64)], 0
-    for part in matrix.parts:
-        count = len(part.data)
-        for name, values in (("data", part.data), ("indices", part.indices)):
-            group[name].resize((stored + count,))
-            group[name][stored : stored + count] = values
-        indptr.append(part.indptr[1:].astype(np.int64) + stored)
-        stored += count
-    create("indptr", data=np.concatenate(indptr))
-    group.attrs.update({"shape": list(matrix.shape), "encoding-type": "csr_matrix", "encoding-version": "0.1.0"})
-
-
-_WRITERS: dict[str, Any] = {
+_H5PY = ("h5py", "files")
+_NEEDS = {".parquet": ("pyarrow", "parquet"), ".h5": _H5PY, ".hdf5": _H5PY, ".zarr": ("zarr", "files")}
+_WRITERS: dict[str, Callable[[Any, Parts], None]] = {
     ".npy": _npy,
     ".npz": _npz,
     ".mtx": _mtx,
-    ".mtx.gz": partial(_compressed, _mtx),
     ".mat": _mat,
     ".csv": partial(_text, ","),
-    ".csv.gz": partial(_compressed, partial(_text, ",")),
     ".tsv": partial(_text, "\t"),
-    ".tsv.gz": partial(_compressed, partial(_text, "\t")),
     ".parquet": _parquet,
     ".h5": _hdf5,
     ".hdf5": _hdf5,
     ".zarr": _zarr,
 }
-_NEEDS = {".parquet": _PYARROW, ".h5": _H5PY, ".hdf5": _H5PY, ".zarr": _ZARR}
 _SPARSE = (".npz", ".mtx", ".mtx.gz", ".mat", ".h5", ".hdf5", ".zarr")
-SUFFIXES = tuple(_WRITERS)
+SUFFIXES = (*_WRITERS, ".mtx.gz", ".csv.gz", ".tsv.gz")

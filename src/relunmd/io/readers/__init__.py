@@ -5,7 +5,5 @@ Parquet, HDF5 with .h5ad, Zarr, IDX, and folders of gray images. A wrong, trunca
 `FileError` with one sentence; the memory that it may take is bounded by its size (`bounds`).
 """
 
-from relunmd.io.readers.contents import Entry
-from relunmd.io.readers.detection import Opened, open_matrix
-
-__all__ = ["Entry", "Opened", "open_matrix"]
+from relunmd.io.readers.detection import Opened as Opened
+from relunmd.io.readers.detection import open_matrix as open_matrix

@@ -13,12 +13,11 @@ from relunmd._util import printable
 from relunmd.errors import FileError
 from relunmd.memory import human_bytes
 
-__all__ = ["Bounds", "check_regular", "is_gzip", "opened", "text_length"]
-
 _FREE, _TIMES = 2**28, 100
 _FREE_PIECEMEAL, _TIMES_PIECEMEAL = 2**30, 1000
 _FREE_TEXT = 2**26
 _FREE_PIECES, _BYTES_A_PIECE = 2**16, 2**11
+_SUSPICIOUS = "the file is damaged or malicious. If you trust it, decompress it or use larger chunks or another format."
 _REMEDY = "Convert it to .npy, .h5 or .zarr, which are read in parts."
 
 
@@ -59,34 +58,29 @@ class Bounds:
 
     def memory(self, needed: int, what: str) -> None:
         """Raise FileError if `needed` bytes are out of proportion to the file, InsufficientMemoryError if too many."""
-        self._check(needed, self._most, what)
+        self._check(needed, self._most, f"{what} would take {human_bytes(needed)}")
         if needed > _FREE:
             memory.require(needed, f"{what[0].upper()}{what[1:]} in {self.place}", _REMEDY)
 
     def piecemeal(self, size: int, what: str) -> None:
         """Raise FileError if an array that is read in pieces is out of proportion to the file."""
         if self._complete:
-            self._check(size, max(_FREE_PIECEMEAL, _TIMES_PIECEMEAL * self.stored), what)
+            most = max(_FREE_PIECEMEAL, _TIMES_PIECEMEAL * self.stored)
+            self._check(size, most, f"{what} would take {human_bytes(size)}")
 
     def pieces(self, count: int, at_once: int, what: str) -> None:
         """Raise FileError if an array has more chunks than the file can store, or too many are read at once."""
-        if self._complete and count > max(_FREE_PIECES, self.stored):
-            raise FileError(
-                f"{self.place} has {human_bytes(self.stored)}, but {what} has {count} chunks: the file is damaged or "
-                "malicious. If you trust it, store it in larger chunks."
-            )
+        if self._complete:
+            self._check(count, max(_FREE_PIECES, self.stored), f"{what} has {count} chunks")
         self.memory(_BYTES_A_PIECE * at_once, f"reading {at_once} chunks of {what}")
 
     def text(self, times: int = _TIMES) -> int:
         """Return the number of bytes that a compressed text file may decompress to."""
         return max(_FREE_TEXT, times * self.stored)
 
-    def _check(self, needed: int, most: int, what: str) -> None:
-        if needed > most:
-            raise FileError(
-                f"{self.place} has {human_bytes(self.stored)}, but {what} would take {human_bytes(needed)}: the file "
-                "is damaged or malicious. If you trust it, decompress it or convert it to another format."
-            )
+    def _check(self, claimed: int, most: int, claim: str) -> None:
+        if claimed > most:
+            raise FileError(f"{self.place} has {human_bytes(self.stored)}, but {claim}: {_SUSPICIOUS}")
 
 
 def check_regular(place: Path) -> None:
@@ -120,8 +114,5 @@ def text_length(place: Path, most: int) -> int:
         while part := stream.read(1 << 20):
             length += len(part)
             if length > most:
-                raise FileError(
-                    f"{place} decompresses to more than {human_bytes(most)}: the file is damaged or malicious. If you "
-                    "trust it, decompress it first."
-                )
+                raise FileError(f"{place} decompresses to more than {human_bytes(most)}: {_SUSPICIOUS}")
     return length

@@ -11,12 +11,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["COMPRESSORS", "HEADERS", "decompressed_size"]
-
 Raw = bytes | memoryview
-HEADERS = {"blosc", "lz4", "zstd"}
-"""Compressors whose chunks begin with their size."""
-COMPRESSORS = {*HEADERS, "bz2", "gzip", "lzma", "zlib"}
+COMPRESSORS = {"blosc", "lz4", "zstd", "bz2", "gzip", "lzma", "zlib"}
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 """The last three bytes of the magic number of a skippable frame; the first is 0x50 to 0x5F."""
@@ -47,7 +43,7 @@ def decompressed_size(codec: Mapping[str, Any], raw: Raw, most: int) -> int:
     name = codec["id"]
     if name == "zstd":
         return _zstd(raw)
-    if name in HEADERS:
+    if name in ("blosc", "lz4"):  # Their chunks begin with their size.
         return int.from_bytes(raw[:4] if name == "lz4" else raw[4:8], "little")
     size = 0
     for _ in range(_MOST_STREAMS):  # One stream may follow another.

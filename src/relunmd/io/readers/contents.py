@@ -6,14 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd.errors import FileError, InputError
+from relunmd.io.npy_format import Array
 
-__all__ = ["Entry", "RowBlocks", "choose"]
-
-Array = NDArray[Any]
 _SHOWN = 20
 _SPARSE_BELOW = 0.25
 """Below this share of nonzeros a sparse matrix takes less memory than an array, approximately."""

@@ -14,21 +14,9 @@ from scipy.sparse import issparse
 from relunmd._util import printable
 from relunmd.errors import FileError, InputError, RelunmdError
 from relunmd.io.atomic import check_path
-from relunmd.io.readers import (
-    hdf5,
-    idx,
-    image_files,
-    matlab,
-    matrix_market,
-    numpy_files,
-    parquet,
-    text_tables,
-    zarr_stores,
-)
+from relunmd.io.readers import hdf5, idx, images, matlab, matrix_market, numpy_files, parquet, text_tables, zarr_stores
 from relunmd.io.readers.bounds import Bounds, is_gzip, opened
 from relunmd.io.readers.contents import Entry, choose
-
-__all__ = ["Opened", "open_matrix"]
 
 _BEGINNING = 1 << 10
 _MOST_COUNTED = 1000
@@ -45,6 +33,8 @@ class _Format:
     suffixes : tuple of str
     entries : callable
         The reader; it takes further arguments for text tables and HDF5.
+    signatures : tuple of bytes
+        What such files begin with.
     gzip : bool
         Whether files may be compressed by gzip.
     default : str or None
@@ -54,39 +44,26 @@ class _Format:
     name: str
     suffixes: tuple[str, ...]
     entries: Callable[..., list[Entry]]
+    signatures: tuple[bytes, ...] = ()
     gzip: bool = False
     default: str | None = None
 
-    def matches(self, name: str) -> bool:
-        return name.endswith(self.suffixes or "\0")
 
-
-_NPY = _Format("NumPy array", (".npy",), numpy_files.npy_entries)
-_NPZ = _Format("NumPy archive", (".npz",), numpy_files.npz_entries)
+_NPY = _Format("NumPy array", (".npy",), numpy_files.npy_entries, (b"\x93NUMPY",))
+_NPZ = _Format("NumPy archive", (".npz",), numpy_files.npz_entries, (b"PK\x03\x04", b"PK\x05\x06"))
 _MTX = _Format("Matrix Market", (".mtx",), matrix_market.matrix_market_entries, gzip=True)
-_MAT_5 = _Format("MATLAB, version 5 to 7", (".mat",), matlab.matlab_5_entries)
-_MAT_7_3 = _Format("MATLAB, version 7.3", (".mat",), matlab.matlab_7_3_entries)
+_MAT_5 = _Format("MATLAB, version 5 to 7", (".mat",), matlab.matlab_5_entries, (b"MATLAB 5.0 MAT-file",))
+_MAT_7_3 = _Format("MATLAB, version 7.3", (".mat",), matlab.matlab_7_3_entries, (b"MATLAB 7.3 MAT-file",))
 _TEXT = _Format("text table", (".csv", ".tsv", ".txt"), text_tables.text_entries, gzip=True)
-_PARQUET = _Format("Parquet", (".parquet", ".pq"), parquet.parquet_entries)
+_PARQUET = _Format("Parquet", (".parquet", ".pq"), parquet.parquet_entries, (b"PAR1",))
 _HDF5 = _Format("HDF5", (".h5", ".hdf5", ".hdf"), hdf5.hdf5_entries)
 _H5AD = _Format("AnnData", (".h5ad",), hdf5.hdf5_entries, default="X")
 _IDX = _Format("IDX", (".idx", "-ubyte"), idx.idx_entries, gzip=True)
 _ZARR = _Format("Zarr", (".zarr",), zarr_stores.zarr_entries)
-_IMAGES = _Format("folder of images", (), image_files.image_entries)
+_IMAGES = _Format("folder of images", (), images.image_entries)
 
 _FORMATS = (_NPY, _NPZ, _MTX, _MAT_5, _MAT_7_3, _TEXT, _PARQUET, _HDF5, _H5AD, _IDX, _ZARR, _IMAGES)
-_SIGNATURES = (
-    (b"\x93NUMPY", _NPY),
-    (b"PK\x03\x04", _NPZ),
-    (b"PK\x05\x06", _NPZ),
-    (matlab.VERSION_7_3, _MAT_7_3),
-    (matlab.VERSION_5, _MAT_5),
-    (b"PAR1", _PARQUET),
-)
-_KNOWN = (
-    ".npy, .npz, .mtx, .mat, .csv, .tsv, .parquet, .h5, .hdf5, .h5ad, .zarr, IDX (.mtx, .csv, .tsv and IDX also as "
-    ".gz), or a folder of gray images"
-)
+_KNOWN = ".npy, .npz, .mtx(.gz), .mat, .csv(.gz), .tsv(.gz), .parquet, .h5, .hdf5, .h5ad, .zarr, IDX, folders of images"
 
 
 @dataclass(frozen=True)
@@ -160,9 +137,8 @@ def open_matrix(path: str | os.PathLike[str], array: str | None = None, names: s
             warnings.simplefilter("ignore")  # About unusual headers.
             form = _detect(place)
             if names is not None and (form is not _TEXT or names not in text_tables.NAMES):
-                allowed = (
-                    f"one of {', '.join(text_tables.NAMES)}" if form is _TEXT else f"omitted for a {form.name} file"
-                )
+                one_of = f"one of {', '.join(text_tables.NAMES)}"
+                allowed = one_of if form is _TEXT else f"omitted for a {form.name} file"
                 raise InputError(f"names must be {allowed}. Got {names!r}.")
             further = {_TEXT: (names,), _HDF5: (stack,), _H5AD: (stack,)}.get(form, ())
             entries = form.entries(place, _bounds(place), *further)
@@ -190,10 +166,9 @@ def _file_errors(place: Path) -> Iterator[None]:
         if place.exists():
             raise FileError(f"{name} is incomplete: {_first_line(reason)}.") from reason
         raise FileError(f"There is no file {name}.") from reason
-    except MemoryError as reason:
-        raise FileError(f"{name} cannot be read: there is too little memory.") from reason
-    except PermissionError as reason:
-        raise FileError(f"{name} cannot be read: {_first_line(reason)}.") from reason
+    except (PermissionError, MemoryError) as reason:
+        why = _first_line(reason) if str(reason) else "there is too little memory"
+        raise FileError(f"{name} cannot be read: {why}.") from reason
     except Exception as reason:
         raise FileError(f"{name} is damaged, or its extension is wrong: {_first_line(reason)}.") from reason
 
@@ -237,7 +212,7 @@ def _detect(place: Path) -> _Format:
     with opened(place) as stream:
         beginning = stream.read(_BEGINNING)
     name = name.removesuffix(".gz")
-    named = next((form for form in _FORMATS if form.matches(name)), None)
+    named = next((form for form in _FORMATS if name.endswith(form.suffixes)), None)
     found = _detect_content(place, beginning, named)
     if found is None:
         if named is None:
@@ -249,8 +224,8 @@ def _detect(place: Path) -> _Format:
 
 
 def _detect_content(place: Path, beginning: bytes, named: _Format | None) -> _Format | None:
-    for signature, form in _SIGNATURES:
-        if beginning.startswith(signature):
+    for form in _FORMATS:
+        if beginning.startswith(form.signatures):
             return form
     if beginning.lower().startswith(matrix_market.BANNER):
         return _MTX
@@ -269,7 +244,7 @@ def _detect_content(place: Path, beginning: bytes, named: _Format | None) -> _Fo
 def _detect_folder(place: Path) -> _Format:
     if zarr_stores.is_zarr(place):
         return _ZARR
-    if image_files.image_files(place):
+    if images.image_files(place):
         return _IMAGES
     if place.suffix == ".zarr":
         raise FileError(f"{place} must be a Zarr store. It has no zarr.json, .zarray or .zgroup.")

@@ -17,9 +17,7 @@ from zarr.storage import LocalStore
 
 from relunmd._util import printable
 from relunmd.errors import FileError
-from relunmd.io.readers.chunk_sizes import HEADERS, decompressed_size
-
-__all__ = ["METADATA", "ChunkPlan", "GuardedStore"]
+from relunmd.io.readers.chunk_sizes import decompressed_size
 
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zmetadata", ".zattrs")
 _MOST_METADATA, _MOST_METADATA_IN_ALL = 1 << 24, 1 << 26
@@ -69,25 +67,15 @@ class ChunkPlan:
 
     def check(self, raw: memoryview, byte_range: ByteRequest | None) -> None:
         """Raise FileError if a file, or a part of it, holds a chunk that decompresses to more than a chunk."""
+        at_end = self.index_at_end
         if self.shard_chunks and byte_range is None:
-            for start, length in self._index(raw):
-                self._check_chunk(raw[start : start + length])
-        elif not self._is_index(byte_range):
-            self._check_chunk(raw)
-
-    def _is_index(self, byte_range: ByteRequest | None) -> bool:
-        if self.index_at_end:
-            return isinstance(byte_range, SuffixByteRequest)
-        return byte_range == RangeByteRequest(0, self.index_size)
-
-    def _index(self, raw: memoryview) -> list[list[int]]:
-        """Return the first byte and the length of each chunk in a shard."""
-        if len(raw) < self.index_size:
-            return []  # Zarr raises.
-        start = len(raw) - self.index_size if self.index_at_end else 0
-        index = np.frombuffer(raw, "<u8", 2 * self.shard_chunks, start).reshape(-1, 2)
-        found: list[list[int]] = index[(index != _MISSING).any(axis=1)].tolist()
-        return found
+            if len(raw) >= self.index_size:  # Otherwise Zarr raises.
+                start = len(raw) - self.index_size if at_end else 0
+                index = np.frombuffer(raw, "<u8", 2 * self.shard_chunks, start).reshape(-1, 2)
+                for first, length in index[(index != _MISSING).any(axis=1)].tolist():
+                    self._check_chunk(raw[first : first + length])
+        elif byte_range != (SuffixByteRequest(self.index_size) if at_end else RangeByteRequest(0, self.index_size)):
+            self._check_chunk(raw)  # It is not the index.
 
     def _check_chunk(self, raw: memoryview) -> None:
         if self.compressor is not None:
@@ -121,10 +109,7 @@ class GuardedStore(LocalStore):
             return found
         plan = self._plan(key)
         if plan is not None and plan.compressor is not None:
-            if plan.compressor["id"] in HEADERS and not (plan.shard_chunks and byte_range is None):
-                self._check(plan, key, found, byte_range)
-            else:
-                await asyncio.to_thread(self._check, plan, key, found, byte_range)
+            await asyncio.to_thread(self._check, plan, key, found, byte_range)
         if len(self._checked) < _MOST_REMEMBERED:  # So that later passes take no longer.
             self._checked.add(request)
         return found
@@ -168,12 +153,12 @@ class GuardedStore(LocalStore):
         if not stat.S_ISREG(about.st_mode):
             raise FileError(f"{printable(place)} must be a regular file. It is a device, a pipe or a socket.")
         plan = self._plan(key)
-        if plan is not None and about.st_size > plan.most_stored:
-            raise FileError(f"{printable(place)} is damaged: it has {about.st_size} bytes for a chunk of {plan.size}.")
         if plan is None:
             self._metadata[key] = about.st_size
             if about.st_size > _MOST_METADATA or sum(self._metadata.values()) > _MOST_METADATA_IN_ALL:
                 raise FileError(f"{printable(place)} has too much metadata for a Zarr array: {about.st_size} bytes.")
+        elif about.st_size > plan.most_stored:
+            raise FileError(f"{printable(place)} is damaged: it has {about.st_size} bytes for a chunk of {plan.size}.")
         return True
 
     def _check(self, plan: ChunkPlan, key: str, found: Buffer, byte_range: ByteRequest | None) -> None:

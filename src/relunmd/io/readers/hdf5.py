@@ -5,23 +5,21 @@ Links to other files and datasets with their numbers in other files are not foll
 
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd._util import need
 from relunmd.errors import FileError
+from relunmd.io.npy_format import Array
 from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.chunk_sizes import decompressed_size
 from relunmd.io.readers.contents import Entry
 from relunmd.io.readers.stored_files import check_sizes, stored_entry
 from relunmd.io.sparse_groups import CSR, is_group, own_member
-
-__all__ = ["has_signature", "hdf5_entries", "opened", "whole"]
 
 log = logging.getLogger("relunmd")
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -39,12 +37,9 @@ _DEFLATE_RATIO = 1032
 """The largest number of bytes that a byte of deflate decompresses to."""
 
 
-@contextmanager
-def opened(place: Path) -> Iterator[Any]:
+def opened(place: Path) -> Any:
     """Open a file for reading."""
-    h5py = need("h5py", f"{place} is an HDF5 file; it needs", "files")
-    with h5py.File(place, "r") as file:
-        yield file
+    return need("h5py", f"{place} is an HDF5 file; it needs", "files").File(place, "r")
 
 
 def has_signature(place: Path) -> bool:
@@ -140,12 +135,11 @@ def _check_deflated(dataset: Any, name: str, filters: list[int], offset: tuple[i
     most = 2 * size + _SLACK
     found = decompressed_size({"id": "zlib"}, raw[: len(raw) - _CHECKSUM_BYTES * (_FLETCHER32 in outer)], most)
     if found > most:
-        raise FileError(
-            f"{name} is damaged: the chunk at {offset} decompresses to {found} bytes or more instead of {size}."
-        )
+        sizes = f"{found} bytes or more instead of {size}"
+        raise FileError(f"{name} is damaged: the chunk at {offset} decompresses to {sizes}.")
 
 
-def whole(dataset: Any, place: Path, bounds: Bounds) -> NDArray[Any]:
+def whole(dataset: Any, place: Path, bounds: Bounds) -> Array:
     """Read a whole dataset into memory."""
     _check(dataset, place, bounds)
     bounds.memory(prod(dataset.shape) * np.dtype(dataset.dtype).itemsize, f"{dataset.name!r}")

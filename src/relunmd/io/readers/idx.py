@@ -6,16 +6,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.errors import FileError
-from relunmd.io.npy_format import read_bytes
+from relunmd.io.npy_format import Array, read_bytes
 from relunmd.io.readers.bounds import Bounds, opened
 from relunmd.io.readers.contents import Entry
 
-__all__ = ["idx_entries", "looks_like_idx", "read_idx"]
-
-Array = NDArray[Any]
 _TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 

@@ -7,23 +7,21 @@ unknown type of numbers (scipy pull request #25829, open), and decompresses with
 import struct
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import io, sparse
 
 from relunmd.errors import FileError
+from relunmd.io.npy_format import Array
 from relunmd.io.readers import hdf5
 from relunmd.io.readers.bounds import Bounds
-from relunmd.io.readers.contents import Entry
+from relunmd.io.readers.contents import Entry, choose
 from relunmd.io.sparse_groups import is_group, own_member
 
-__all__ = ["VERSION_5", "VERSION_7_3", "matlab_5_entries", "matlab_7_3_entries", "read_variable"]
-
-VERSION_5, VERSION_7_3 = b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file"
 _HEADER, _COMPRESSED = 128, 15
 _TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8", 16: "u1"}
 """The types that numbers and names are stored in."""
@@ -103,7 +101,7 @@ def _load(place: Path, variable: _Variable, bounds: Bounds) -> Any:
     return sparse.csc_array((data[:stored], indices[:stored], indptr), shape=shape)
 
 
-def _elements(content: bytes, order: str) -> Iterator[NDArray[Any]]:
+def _elements(content: bytes, order: str) -> Iterator[Array]:
     """Yield the arrays that a variable consists of; ValueError if one is truncated or of an unknown type."""
     at = 0
     while True:
@@ -133,35 +131,28 @@ def matlab_7_3_entries(place: Path, bounds: Bounds) -> list[Entry]:
                 kind = member.attrs.get("MATLAB_class", b"double")
                 kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
                 dtype = kind if kind in ("char", "cell", "struct") else member.dtype.name
-                load = _loader_7_3(place, name, None, bounds)
+                load = partial(_load_7_3, place, name, None, bounds)
                 entries.append(Entry(name, tuple(member.shape[::-1]), dtype, load))
             elif rows is not None and own_member(member, "jc") is not None:
                 shape = int(np.asarray(rows).ravel()[0]), int(member["jc"].shape[0]) - 1
                 data = own_member(member, "data")
                 dtype = "float64" if data is None else data.dtype.name
-                entries.append(Entry(name, shape, dtype, _loader_7_3(place, name, shape, bounds), "sparse, CSC"))
+                load = partial(_load_7_3, place, name, shape, bounds)
+                entries.append(Entry(name, shape, dtype, load, "sparse, CSC"))
     return entries
 
 
-def _loader_7_3(place: Path, name: str, shape: tuple[int, int] | None, bounds: Bounds) -> Any:
-    """Return a function that loads an array, or a sparse matrix if its shape is given."""
-
-    def load() -> Any:
-        with hdf5.opened(place) as file:
-            if shape is None:
-                return hdf5.whole(file[name], place, bounds).T
-            bounds.memory(8 * sum(shape), f"a matrix of {shape[0]} × {shape[1]}")
-            members = (own_member(file[name], part) for part in ("data", "ir", "jc"))
-            parts = [np.zeros(0) if found is None else hdf5.whole(found, place, bounds) for found in members]
-        return sparse.csc_array((parts[0], parts[1].astype(np.int64), parts[2].astype(np.int64)), shape=shape)
-
-    return load
+def _load_7_3(place: Path, name: str, shape: tuple[int, int] | None, bounds: Bounds) -> Any:
+    """Load an array, or a sparse matrix if its shape is given."""
+    with hdf5.opened(place) as file:
+        if shape is None:
+            return hdf5.whole(file[name], place, bounds).T
+        bounds.memory(8 * sum(shape), f"a matrix of {shape[0]} × {shape[1]}")
+        members = (own_member(file[name], part) for part in ("data", "ir", "jc"))
+        parts = [np.zeros(0) if found is None else hdf5.whole(found, place, bounds) for found in members]
+    return sparse.csc_array((parts[0], parts[1].astype(np.int64), parts[2].astype(np.int64)), shape=shape)
 
 
 def read_variable(place: Path, name: str) -> Any:
     """Read a variable of a file of version 5 to 7."""
-    bounds = Bounds(place, place.stat().st_size)
-    for entry in matlab_5_entries(place, bounds):
-        if entry.name == name:
-            return entry.load()
-    raise FileError(f"{place} has no variable {name!r}.")
+    return choose(place, matlab_5_entries(place, Bounds(place, place.stat().st_size)), name).load()

@@ -2,7 +2,8 @@
 
 The header is parsed here and the numbers by numpy.loadtxt. scipy.io.mmread (SciPy 1.17) is faster, but a damaged file
 with a line of some megabytes ends the process with a segmentation fault (compare scipy issue #19949), it fails for
-comments between the entries, and it fills up a truncated symmetric array with zeros.
+comments between the entries, it fills up a truncated symmetric array with zeros, and it ignores what follows a number:
+5.5 among integers is read as 5.
 """
 
 from collections.abc import Iterator
@@ -10,25 +11,20 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd.errors import FileError
+from relunmd.io.npy_format import Array
 from relunmd.io.readers.bounds import Bounds, opened, text_length
 from relunmd.io.readers.contents import Entry
 
-__all__ = ["BANNER", "matrix_market_entries"]
-
-Array = NDArray[Any]
 BANNER = b"%%matrixmarket"
 _TIMES = 30
 """The largest compression ratio: lines of numbers cannot be compressed better."""
 _LONGEST_LINE = 1 << 16
 _MOST_COMMENTS = 1 << 20
 _BYTES_AN_ENTRY = 24
-_FIELDS = dict.fromkeys(("real", "double", "pattern"), "float64") | dict.fromkeys(
-    ("integer", "unsigned-integer"), "int64"
-)
+_FIELDS = dict.fromkeys(("real", "double", "pattern"), "float64") | {"integer": "int64", "unsigned-integer": "int64"}
 _MOST_WHOLE = 2.0**53
 
 
@@ -68,7 +64,10 @@ def matrix_market_entries(place: Path, bounds: Bounds) -> list[Entry]:
         if header.stored and numbers.shape[1] != header.columns:
             raise FileError(f"{place} must have {header.columns} numbers in a line. It has {numbers.shape[1]}.")
         numbers = numbers.reshape(header.stored, header.columns)
-        return _sparse(place, numbers, header) if header.coordinate else _dense(numbers[:, 0], header)
+        values = np.ones(header.stored) if header.field == "pattern" else numbers[:, -1]
+        if _FIELDS[header.field] == "int64" and (np.abs(values) < _MOST_WHOLE).all() and not (values % 1).any():
+            values = values.astype(np.int64)
+        return _sparse(place, numbers[:, :2], values, header) if header.coordinate else _dense(values, header)
 
     return [Entry("", header.shape, _FIELDS[header.field], load, "sparse, COO" if header.coordinate else "array")]
 
@@ -82,9 +81,7 @@ def _lines(place: Path, stream: IO[bytes]) -> Iterator[str]:
             unfinished = not line.endswith(b"\n")
             skipped += len(line)
             if skipped > _MOST_COMMENTS:
-                raise FileError(
-                    f"{place} must have at most {_MOST_COMMENTS} bytes of comments and empty lines. It has more."
-                )
+                raise FileError(f"{place} must have at most {_MOST_COMMENTS} bytes of comments. It has more.")
         elif len(line) > _LONGEST_LINE:
             raise FileError(f"{place} must have lines of at most {_LONGEST_LINE} bytes. It has a longer one.")
         else:
@@ -97,9 +94,7 @@ def _header(place: Path, lines: Iterator[str]) -> _Header:
         raise FileError(f"{place} must begin with a line such as '%%MatrixMarket matrix coordinate real general'.")
     layout, field, symmetry = words[2:]
     if field not in _FIELDS or symmetry not in ("general", "symmetric"):
-        raise FileError(
-            f"{place} must hold real numbers, general or symmetric. Got {field[:40]!r} and {symmetry[:40]!r}."
-        )
+        raise FileError(f"{place} must hold real numbers, general or symmetric. Got {field[:40]!r}, {symmetry[:40]!r}.")
     line = next(lines, "")
     coordinate = layout == "coordinate"
     numbers = line.split()
@@ -114,14 +109,12 @@ def _header(place: Path, lines: Iterator[str]) -> _Header:
     return _Header((m, n), stored[0] if coordinate else dense, coordinate, field, symmetry == "symmetric")
 
 
-def _sparse(place: Path, numbers: Array, header: _Header) -> Any:
-    places = numbers[:, :2]
+def _sparse(place: Path, places: Array, values: Array, header: _Header) -> Any:
     inside = ((places >= 1) & (places <= header.shape) & (places == np.floor(places))).all(axis=1)
     if not inside.all():
         wrong = places[~inside][0].tolist()
         raise FileError(f"{place} must have entries in rows and columns from 1 to {header.shape}. Got one in {wrong}.")
     rows, columns = (places.T - 1).astype(np.int64 if max(header.shape) >= 2**31 else np.int32)
-    values = np.ones(len(numbers)) if header.field == "pattern" else _typed(numbers[:, 2], header)
     if header.symmetric:
         off = rows != columns
         rows, columns = np.concatenate([rows, columns[off]]), np.concatenate([columns, rows[off]])
@@ -132,16 +125,9 @@ def _sparse(place: Path, numbers: Array, header: _Header) -> Any:
 def _dense(values: Array, header: _Header) -> Array:
     """Return all entries, stored by columns; of a symmetric matrix the lower triangle is stored."""
     if not header.symmetric:
-        return _typed(values.reshape(header.shape, order="F"), header)
-    A = np.zeros(header.shape, order="F")
+        return values.reshape(header.shape, order="F")
+    A = np.zeros(header.shape, values.dtype, order="F")
     upper = np.triu_indices(header.shape[0])
     A.T[upper] = values
     A[upper] = values
-    return _typed(A, header)
-
-
-def _typed(values: Array, header: _Header) -> Array:
-    """Return integers if the header claims them and float64 holds them exactly."""
-    if _FIELDS[header.field] == "float64" or (np.abs(values) >= _MOST_WHOLE).any() or (values % 1).any():
-        return values
-    return values.astype(np.int64)
+    return A

@@ -2,22 +2,19 @@
 
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd.errors import FileError
 from relunmd.io.archive import kind_of
-from relunmd.io.npy_format import NpyHeader, read_data, read_header
+from relunmd.io.npy_format import Array, NpyHeader, read_data, read_header
 from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.contents import Entry
 
-__all__ = ["npy_entries", "npz_entries"]
-
-Array = NDArray[Any]
 _SPARSE = ("csr", "csc", "bsr", "coo", "dia")
 
 
@@ -28,10 +25,8 @@ def npy_entries(place: Path, bounds: Bounds) -> list[Entry]:
         offset = stream.tell()
     plain = header.dtype.kind in "biuf"
     if plain and header.nbytes > bounds.stored - offset:
-        raise FileError(
-            f"{place} is truncated: shape {header.shape} of {header.dtype} takes {header.nbytes} bytes, and "
-            f"{bounds.stored - offset} follow the header."
-        )
+        sizes = f"its header promises {header.nbytes} bytes, and {bounds.stored - offset} follow"
+        raise FileError(f"{place} is truncated: {sizes}.")
 
     def load() -> Array:
         if not plain:
@@ -70,10 +65,7 @@ def npz_entries(place: Path, bounds: Bounds) -> list[Entry]:
 
     if {"format", "shape", "data"} <= headers.keys():
         return [_sparse_entry(place, headers, load, bounds)]
-    return [
-        Entry(name, header.shape, header.dtype.name, lambda name=name: load(name))  # type: ignore[misc]
-        for name, header in headers.items()
-    ]
+    return [Entry(name, header.shape, header.dtype.name, partial(load, name)) for name, header in headers.items()]
 
 
 def _sparse_entry(place: Path, headers: Mapping[str, NpyHeader], load: Callable[[str], Array], bounds: Bounds) -> Entry:

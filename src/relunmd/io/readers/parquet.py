@@ -11,8 +11,6 @@ from relunmd.errors import FileError
 from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.contents import Entry, RowBlocks
 
-__all__ = ["parquet_entries", "parquet_groups", "parquet_rows"]
-
 _INDEX = re.compile(r"__index_level_\d+__")
 _BATCH_BYTES = 1 << 25
 
@@ -94,9 +92,7 @@ def _numeric(place: Path, schema: Any) -> tuple[list[str], list[str], np.dtype[A
             names.append(field.name)
             dtypes.append(kind.to_pandas_dtype())
         else:
-            raise FileError(
-                f"{place} must have columns of numbers only. Its column {field.name!r} has the type {kind}; remove it."
-            )
+            raise FileError(f"{place} must have columns of numbers. Its column {field.name!r} has the type {kind}.")
     if not names:
         raise FileError(f"{place} must have columns of numbers. It has no such column.")
     if len(set(names)) < len(names):

@@ -15,8 +15,6 @@ from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.contents import Entry
 from relunmd.io.sparse_groups import CSR, SHAPES, is_group, own_member, stored_form, stored_shape
 
-__all__ = ["Check", "check_sizes", "stored_entry"]
-
 log = logging.getLogger("relunmd")
 Check = Callable[[Any, Path, Bounds], None]
 """Raises FileError for an array that must not be read."""

@@ -12,19 +12,16 @@ import re
 from collections.abc import Iterator
 from itertools import chain, islice, pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.errors import FileError
+from relunmd.io.npy_format import Array
 from relunmd.io.readers.bounds import Bounds, opened, text_length
 from relunmd.io.readers.contents import Entry, RowBlocks
 
-__all__ = ["NAMES", "looks_like_table", "looks_like_text", "text_entries"]
-
 log = logging.getLogger("relunmd")
-Array = NDArray[Any]
 NAMES = ("none", "columns", "rows", "both")
 """What has names: neither, the columns (in the first line), the rows (in the first column), or both."""
 _BLOCK_BYTES = 1 << 24
@@ -49,7 +46,7 @@ def looks_like_table(beginning: bytes) -> bool:
     """Return whether one of the first two lines of a text consists mostly of numbers."""
     lines = [line for line in beginning.decode("utf-8", "replace").splitlines() if line.strip()][:2]
     cells = [re.split(r"[,;\s]+", line.strip()) for line in lines]
-    return any(2 * sum(map(_is_number, line)) >= len(line) for line in cells)
+    return any(2 * len(list(filter(_NUMBER.fullmatch, line))) >= len(line) for line in cells)
 
 
 def text_entries(place: Path, bounds: Bounds, names: str | None) -> list[Entry]:
@@ -119,23 +116,16 @@ class _Table:
                 if (line.startswith("#") and not started) or not line.strip(" \n"):
                     skipped += len(line)
                     if skipped > _MOST_SKIPPED:
-                        raise FileError(
-                            f"{self._place} must have at most {_MOST_SKIPPED} bytes of comments and empty lines at a "
-                            "time. It has more."
-                        )
+                        most = f"{_MOST_SKIPPED} bytes of comments and empty lines at a time"
+                        raise FileError(f"{self._place} must have at most {most}. It has more.")
                     continue
-                self._check(number, line)
+                if len(line) > _LONGEST_LINE:
+                    remedy = "store wide tables as .npz, .parquet, .h5 or .zarr"
+                    raise FileError(f"{self._place} has a line of more than {_LONGEST_LINE} bytes; {remedy}.")
+                if not line.isascii() and any("\udc80" <= char <= "\udcff" for char in line):
+                    raise FileError(f"{self._place} must be text in UTF-8. Line {number} is not; save it as UTF-8.")
                 skipped, started = 0, True
                 yield number, line.rstrip("\n")
-
-    def _check(self, number: int, line: str) -> None:
-        if len(line) > _LONGEST_LINE:
-            raise FileError(
-                f"{self._place} must be a table of numbers. It has a line of more than {_LONGEST_LINE} bytes; store "
-                "wide tables as .npz, .parquet, .h5 or .zarr."
-            )
-        if not line.isascii() and any("\udc80" <= char <= "\udcff" for char in line):
-            raise FileError(f"{self._place} must be text in UTF-8. Line {number} is not; save it as UTF-8.")
 
     def _cells(self, line: str) -> list[str]:
         if self._delimiter is None:
@@ -153,10 +143,8 @@ class _Table:
         for first in lines:
             number, line = self._number, self._line
             try:
-                block = np.loadtxt(
-                    chain([first], lines), comments=None, delimiter=self._delimiter, quotechar='"', ndmin=2,
-                    max_rows=height,
-                )  # fmt: skip
+                text, mark = chain([first], lines), self._delimiter
+                block = np.loadtxt(text, comments=None, delimiter=mark, quotechar='"', ndmin=2, max_rows=height)
             except (ValueError, IndexError) as reason:
                 raise self._error(self._number, self._line) from reason
             if block.shape[1] != self._width:
@@ -181,22 +169,18 @@ class _Table:
 
     def _error(self, number: int, line: str) -> FileError:
         """Describe what is wrong in a line."""
-        cells = self._cells(line)
+        place, cells = self._place, self._cells(line)
         if len(cells) != self._count:
-            return FileError(
-                f"{self._place} must have {self._count} cells in every line. Line {number} has {len(cells)}."
-            )
+            return FileError(f"{place} must have {self._count} cells in every line. Line {number} has {len(cells)}.")
         if self._ends and cells.pop():
-            return FileError(f"{self._place} must have nothing after the last delimiter of a line. Line {number} has.")
+            return FileError(f"{place} must have nothing after the last delimiter of a line. Line {number} has.")
         for column, cell in enumerate(cells[self._named_rows :], 1 + self._named_rows):
-            if not _is_number(cell):
+            if not _NUMBER.fullmatch(cell):
                 what = repr(cell[:40]) if cell else "an empty cell"
                 hint = " If these are names, use names=KIND." if 1 in (number, column) else ""
                 hint = " Write numbers with a decimal point." if _DECIMAL_COMMA.fullmatch(cell) else hint
-                return FileError(
-                    f"{self._place} must be a table of numbers. Line {number}, cell {column} has {what}.{hint}"
-                )
-        return FileError(f"{self._place} must be a table of numbers. Line {number}, or one before it, is not.")
+                return FileError(f"{place} must be a table of numbers. Line {number}, cell {column} has {what}.{hint}")
+        return FileError(f"{place} must be a table of numbers. Line {number}, or one before it, is not.")
 
 
 def _guess_names(cells: list[str], later: list[str]) -> tuple[bool, bool]:
@@ -215,7 +199,7 @@ def _is_word(cell: str) -> bool:
     """Return whether a cell is certainly a name: not a number, not like one (unless it is a date), no missing value."""
     if re.match(r"[-+.,]*\d", cell):
         return _NAME.fullmatch(cell) is not None
-    return not _is_number(cell) and cell.casefold() not in _VALUES
+    return not _NUMBER.fullmatch(cell) and cell.casefold() not in _VALUES
 
 
 def _consecutive(cells: list[str]) -> bool:
@@ -224,7 +208,3 @@ def _consecutive(cells: list[str]) -> bool:
     if not whole or len(whole) < len(cells) or (len(whole) < 3 and whole[0] != 0):
         return False
     return all(after == before + 1 for before, after in pairwise(whole))
-
-
-def _is_number(cell: str) -> bool:
-    return _NUMBER.fullmatch(cell) is not None

@@ -7,7 +7,7 @@ metadata; chunks are checked when they are read (`guarded_store`).
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +18,6 @@ from relunmd.io.readers.chunk_sizes import COMPRESSORS
 from relunmd.io.readers.contents import Entry
 from relunmd.io.readers.stored_files import check_sizes, stored_entry
 from relunmd.io.sparse_groups import CSR, is_group
-
-if TYPE_CHECKING:
-    from relunmd.io.readers.guarded_store import ChunkPlan
-
-__all__ = ["is_zarr", "zarr_entries"]
 
 _MARKS = ("zarr.json", ".zarray", ".zgroup", ".zmetadata")
 _CHECKSUMS = {"adler32": "start", "crc32": "start", "crc32c": "end", "fletcher32": "end"}
@@ -97,8 +92,8 @@ def _configuration(codec: Any, array: Any, place: Path) -> dict[str, Any]:
     return found
 
 
-def _plan(array: Any, place: Path, codecs: list[dict[str, Any]]) -> "ChunkPlan":
-    """Return how the chunks of an array are stored; FileError if they are compressed more than once."""
+def _plan(array: Any, place: Path, codecs: list[dict[str, Any]]) -> Any:
+    """Return how the chunks of an array are stored, a ChunkPlan; FileError if they are compressed more than once."""
     from relunmd.io.readers.guarded_store import ChunkPlan
 
     names = [codec["id"] for codec in codecs]

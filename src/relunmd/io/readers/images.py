@@ -5,16 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd._util import need
 from relunmd.errors import FileError, RelunmdError
+from relunmd.io.npy_format import Array
 from relunmd.io.readers.bounds import Bounds, check_regular
 from relunmd.io.readers.contents import Entry
 
-__all__ = ["image_entries", "image_files"]
-
-Array = NDArray[Any]
 _SUFFIXES = {".png", ".pgm", ".pbm", ".pnm", ".tif", ".tiff", ".bmp", ".gif", ".jpg", ".jpeg"}
 _FORMATS = ("PNG", "PPM", "TIFF", "BMP", "GIF", "JPEG")
 _MOST_PIXELS = 1 << 26
@@ -51,10 +48,9 @@ def image_entries(folder: Path, bounds: Bounds) -> list[Entry]:
         for row, file in zip(X, files, strict=True):
             image = _pixels(file, bounds, kept)
             if image.shape != pixels or image.dtype != dtype:
-                raise FileError(
-                    f"The images in {folder} must have one size and dtype. {files[0].name} has {pixels[1]} × "
-                    f"{pixels[0]} pixels of {dtype}, {file.name} {image.shape[1]} × {image.shape[0]} of {image.dtype}."
-                )
+                expected = f"the {pixels[1]} × {pixels[0]} pixels of {dtype} of {files[0].name}"
+                found = f"{image.shape[1]} × {image.shape[0]} of {image.dtype}"
+                raise FileError(f"{file} must have {expected}. It has {found}.")
             row[:] = image.ravel()
         return X
 
@@ -72,9 +68,7 @@ def _pixels(file: Path, bounds: Bounds, kept: int = 0) -> Array:
         with Image.open(file, formats=_FORMATS) as image:
             size = image.width * image.height
             if size > _MOST_PIXELS:
-                raise FileError(
-                    f"{file} must have at most {_MOST_PIXELS} pixels. It is {image.width} × {image.height}."
-                )
+                raise FileError(f"{file} must have at most {_MOST_PIXELS} pixels. It has {size}.")
             each = _BYTES_A_PIXEL.get(image.mode, _MOST_BYTES_A_PIXEL)
             bounds.memory(kept + each * size, f"decoding {file.name} of {image.width} × {image.height} pixels")
             frames = getattr(image, "n_frames", 1)
