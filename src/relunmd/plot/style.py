@@ -72,12 +72,10 @@ def draw(chart: Chart, ax: Any, legend: bool = True, size: float = 11.0, most_ti
         of_ax.set_major_locator(_locator(axis, limit, most))
         of_ax.set_major_formatter("{x:g}")
         of_ax.set_label_text(shown(axis.title), fontsize=1.1 * size)
-    if chart.title:
-        ax.set_title(shown(chart.title), fontsize=12.5, wrap=True)
     if legend and chart.series:
         many = len(chart.series) > MOST_INSIDE
         ax.legend(**_LEGEND, **({"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)} if many else {}))
-    return ax
+    return titled(ax, chart.title, 12.5) if chart.title else ax
 
 
 def _draw_series(chart: Chart, ax: Any) -> NDArray[Any]:
@@ -147,9 +145,10 @@ def outer_legend(made: Any, ax: Any) -> None:
     made.legend(*ax.get_legend_handles_labels(), loc="outside right upper", **_LEGEND)
 
 
-def titled(ax: Any, title: str) -> None:
-    """Set a title that is not interpreted as mathematical notation."""
-    ax.set_title(shown(title), fontsize=11.5, wrap=True)
+def titled(ax: Any, title: str, size: float = 11.5) -> Any:
+    """Set a title that is not interpreted as mathematical notation, and return the axes."""
+    ax.set_title(shown(title), fontsize=size, wrap=True)
+    return ax
 
 
 def _legend_name(label: str) -> str:
