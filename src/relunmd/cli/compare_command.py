@@ -30,10 +30,7 @@ _MOST_NAMES = 1 << 27
 @option("--seed", type=IntRange(0), default=0, metavar="N", help="Seed of the first initialization.")
 @option("--images", default="auto", metavar="HxW|auto|none", help="Size of the rows as images, such as 28x28.")
 @option("--column-names", metavar="FILE", type=click.Path(), help="Text file with one column name per line.")
-@shared.array_option
-@shared.names_option
-@shared.json_option
-@shared.quiet_option
+@shared.options("array", "names", "json", "quiet")
 def compare(
     matrix: str, ranks: str, output: str, algorithms: str | None, images: str, column_names: str | None, **options: Any
 ) -> None:

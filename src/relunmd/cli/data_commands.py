@@ -41,8 +41,7 @@ def list_() -> None:
 @data.command(cls=shared.ExampleCommand)
 @click.argument("name", shell_complete=_names)
 @click.option("--output", "-o", metavar="FILE", type=click.Path(), help="NAME.npy or NAME.npz by default.")
-@shared.force_option
-@shared.quiet_option
+@shared.options("force", "quiet")
 def fetch(name: str, output: str | None) -> None:
     """Write the data set NAME to a file; download and verify it if necessary.
 

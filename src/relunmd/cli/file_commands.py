@@ -21,9 +21,7 @@ _PART_BYTES = 2**25
 
 @main.command()
 @shared.input_argument("file")
-@shared.array_option
-@shared.names_option
-@shared.json_option
+@shared.options("array", "names", "json")
 def info(file: str) -> None:
     """Describe a matrix, a model or a checkpoint.
 
@@ -103,11 +101,7 @@ def _of_checkpoint(file: str) -> dict[str, Any]:
 @main.command()
 @shared.input_argument("source", metavar="IN")
 @click.argument("target", metavar="OUT", type=click.Path())
-@shared.sparse_option
-@shared.array_option
-@shared.names_option
-@shared.force_option
-@shared.quiet_option
+@shared.options("sparse", "array", "names", "force", "quiet")
 def convert(source: str, target: str) -> None:
     """Write the matrix in IN to OUT, in the format of OUT's extension.
 
@@ -140,11 +134,7 @@ def convert(source: str, target: str) -> None:
 @shared.input_argument("matrix", metavar="INPUT")
 @click.option("--output", "-o", required=True, metavar="OUT", type=click.Path(), help="W, as .npy, .csv, .h5, …")
 @shared.threads_option
-@shared.array_option
-@shared.names_option
-@shared.force_option
-@shared.json_option
-@shared.quiet_option
+@shared.options("array", "names", "force", "json", "quiet")
 def transform(model: str, matrix: str, output: str, threads: int | None) -> None:
     """Find the rows of W that fit new data best with the model's H.
 
@@ -188,9 +178,7 @@ def _penalty(d: "relunmd.Decomposition") -> float:
 @click.option("--rows", default="::", metavar="ROWS", help="Rows, counted from 0: 0:10, 3,5,8 or ::100.")
 @click.option("--output", "-o", required=True, metavar="OUT", type=click.Path(), help="As .npy, .csv, .h5, …")
 @click.option("--latent", is_flag=True, help="Write WH itself; the more negative an entry, the surer its zero.")
-@shared.sparse_option
-@shared.force_option
-@shared.quiet_option
+@shared.options("sparse", "force", "quiet")
 def reconstruct(model: str, rows: str, output: str, latent: bool) -> None:
     """Write max(0, WH), the approximation of X, or some of its rows.
 

@@ -61,11 +61,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @option(
     "--checkpoint-every", type=FloatRange(0), default=60.0, metavar="SECONDS", help="Minimum time between checkpoints."
 )
-@shared.array_option
-@shared.names_option
-@shared.force_option
-@shared.json_option
-@shared.quiet_option
+@shared.options("array", "names", "force", "json", "quiet")
 def fit(
     matrix: str,
     output: str,

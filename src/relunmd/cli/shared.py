@@ -4,9 +4,9 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ class ExampleCommand(click.Command):
 
 
 def given(option: str) -> Any:
-    """Return the value of one of the options below, or None for a command that does not have it."""
+    """Return the value of one of `_OPTIONS`, or None for a command that does not have it."""
     return click.get_current_context().meta.get(option)
 
 
@@ -58,19 +58,26 @@ def _existing(context: click.Context, argument: click.Parameter, path: str) -> s
 
 
 _option = partial(click.option, expose_value=False, callback=_keep)
-force_option = _option("--force", is_flag=True, help="Overwrite the output if it exists.")
-json_option = _option("--json", is_flag=True, help="Print one JSON object on stdout.")
-quiet_option = _option("--quiet", "-q", is_flag=True, help="Print nothing but warnings and errors.")
-sparse_option = _option("--sparse", is_flag=True, help="Store only nonzeros: .npz, .mtx, .mat, .h5 or .zarr.")
+_OPTIONS = {
+    "array": _option("--array", metavar="NAME", help="Which array, if the file holds several."),
+    "names": _option(
+        "--names",
+        type=click.Choice(["none", "columns", "rows", "both"]),
+        help="In a text table: what the first line and column name; detected by default.",
+    ),
+    "sparse": _option("--sparse", is_flag=True, help="Store only nonzeros: .npz, .mtx, .mat, .h5 or .zarr."),
+    "force": _option("--force", is_flag=True, help="Overwrite the output if it exists."),
+    "json": _option("--json", is_flag=True, help="Print one JSON object on stdout."),
+    "quiet": _option("--quiet", "-q", is_flag=True, help="Print nothing but warnings and errors."),
+}
 _COUNT = click.IntRange(1)
 threads_option = click.option("--threads", type=_COUNT, metavar="N", help="Number of threads; all cores by default.")
-array_option = _option("--array", metavar="NAME", help="Which array, if the file holds several.")
-names_option = _option(
-    "--names",
-    type=click.Choice(["none", "columns", "rows", "both"]),
-    help="In a text table: what the first line and column name; detected by default.",
-)
 input_argument = partial(click.argument, type=click.Path(), callback=_existing)
+
+
+def options(*names: str) -> Callable[[Any], Any]:
+    """Return a decorator that adds some of `_OPTIONS` to a command, in this order; `given` returns their values."""
+    return lambda command: reduce(lambda decorated, name: _OPTIONS[name](decorated), reversed(names), command)
 
 
 def echo(message: str = "", err: bool = False) -> None:
