@@ -99,9 +99,8 @@ class MatrixSummary:
         """Return sentences that say which options suit the matrix."""
         if self.obstacle:
             return [f"X cannot be decomposed. {self.obstacle}"]
-        advice = ['The default algorithm, "qn", is suitable.']
-        if self.zeros < _FEW_ZEROS:
-            advice = ["X has few zeros: a truncated SVD (--algorithm tsvd) represents it as well."]
+        few = "X has few zeros: a truncated SVD (--algorithm tsvd) represents it as well."
+        advice = [few if self.zeros < _FEW_ZEROS else 'The default algorithm, "qn", is suitable.']
         if not self.sparse and self.zeros > _MOSTLY_ZEROS and self.sparse_nbytes < self.nbytes / 2:
             advice.append("X is mostly zeros: relunmd convert --sparse makes it smaller.")
         if self.break_even_rank >= 2:
