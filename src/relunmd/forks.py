@@ -8,13 +8,10 @@ import concurrent.futures.thread  # noqa: F401 (see the end of this file)
 import logging  # noqa: F401
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
-
-__all__ = ["fork_lock", "imported"]
 
 _LONGEST_IMPORT = 60.0
 _CHANGED = threading.Condition()
@@ -27,8 +24,15 @@ _HELD: list[tuple[Any, Callable[[], object]]] = []
 
 def imported(name: str) -> ModuleType:
     """Import a module; a fork by another thread waits for it."""
-    with _counted():
+    thread = threading.get_ident()
+    with _CHANGED:
+        _IMPORTING.append(thread)
+    try:
         return import_module(name)
+    finally:
+        with _CHANGED:
+            _IMPORTING.remove(thread)
+            _CHANGED.notify_all()
 
 
 def fork_lock(in_child: Callable[[], object] = lambda: None) -> Any:
@@ -44,19 +48,6 @@ def fork_lock(in_child: Callable[[], object] = lambda: None) -> Any:
     return lock
 
 
-@contextmanager
-def _counted() -> Iterator[None]:
-    thread = threading.get_ident()
-    with _CHANGED:
-        _IMPORTING.append(thread)
-    try:
-        yield
-    finally:
-        with _CHANGED:
-            _IMPORTING.remove(thread)
-            _CHANGED.notify_all()
-
-
 def _before_fork() -> None:
     """Wait for the imports of other threads, block new ones, and acquire the locks."""
     _CHANGED.acquire()
@@ -66,7 +57,7 @@ def _before_fork() -> None:
         lock.acquire()
 
 
-def _after_fork(in_child: bool) -> None:
+def _after_fork(in_child: bool = False) -> None:
     for lock, call in reversed(_HELD):
         try:
             if in_child:
@@ -80,8 +71,4 @@ def _after_fork(in_child: bool) -> None:
 # Functions to be called before a fork are called in reverse order. Those of the modules imported above acquire locks
 # that imports need, and must be registered first.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=lambda: _after_fork(in_child=False),
-        after_in_child=lambda: _after_fork(in_child=True),
-    )
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=lambda: _after_fork(True))

@@ -15,8 +15,6 @@ from relunmd.engine.distributed import refuse_distributed
 from relunmd.engine.matrix import Source
 from relunmd.engine.problem_setup import check_matrix
 
-__all__ = ["MatrixSummary", "inspect_matrix", "row_parts"]
-
 _PART_BYTES = 2**25
 _FEW_ZEROS = 0.1
 _MOSTLY_ZEROS = 0.8
@@ -73,10 +71,12 @@ class MatrixSummary:
     @property
     def obstacle(self) -> str | None:
         """Why the matrix cannot be decomposed, or None if it can."""
+        count = self.not_finite or self.negatives
+        entries = "1 entry" if count == 1 else f"{count} entries"
         if self.not_finite:
-            return f"X has {_entries(self.not_finite)} NaN or infinite; replace them or remove their rows."
+            return f"X has {entries} NaN or infinite; replace them or remove their rows."
         if self.negatives:
-            return f"X has {_entries(self.negatives)} below zero, which max(0, WH) cannot represent."
+            return f"X has {entries} below zero, which max(0, WH) cannot represent."
         return None if self.nonzeros else "X is all zero."
 
     @property
@@ -99,9 +99,8 @@ class MatrixSummary:
         """Return sentences that say which options suit the matrix."""
         if self.obstacle:
             return [f"X cannot be decomposed. {self.obstacle}"]
-        advice = ['The default algorithm, "qn", is suitable.']
-        if self.zeros < _FEW_ZEROS:
-            advice = ["X has few zeros: a truncated SVD (--algorithm tsvd) represents it as well."]
+        few = "X has few zeros: a truncated SVD (--algorithm tsvd) represents it as well."
+        advice = [few if self.zeros < _FEW_ZEROS else 'The default algorithm, "qn", is suitable.']
         if not self.sparse and self.zeros > _MOSTLY_ZEROS and self.sparse_nbytes < self.nbytes / 2:
             advice.append("X is mostly zeros: relunmd convert --sparse makes it smaller.")
         if self.break_even_rank >= 2:
@@ -111,10 +110,6 @@ class MatrixSummary:
         if self.dtype not in ("float32", "float16") and math.prod(self.shape) > 10**7:
             advice.append("--dtype float32 takes half the memory and about half the time.")
         return advice
-
-
-def _entries(count: int) -> str:
-    return "1 entry" if count == 1 else f"{count} entries"
 
 
 def inspect_matrix(X: Any) -> MatrixSummary:
@@ -162,17 +157,8 @@ def inspect_matrix(X: Any) -> MatrixSummary:
             negatives += int(np.count_nonzero(values < 0))
             top = max(abs(low), abs(high)) or 1.0  # Squares of the values may overflow.
             norm = math.hypot(norm, top * float(np.linalg.norm(np.divide(values, top, dtype=np.float64))))
-    return MatrixSummary(
-        shape=source.shape,
-        dtype=str(source.dtype),
-        sparse=source.sparse,
-        nonzeros=nonzeros,
-        negatives=negatives,
-        not_finite=not_finite,
-        smallest=smallest if smallest < math.inf else None,
-        largest=largest if largest > -math.inf else None,
-        norm=norm,
-    )
+    ends: tuple[float | None, float | None] = (smallest, largest) if smallest <= largest else (None, None)
+    return MatrixSummary(source.shape, str(source.dtype), source.sparse, nonzeros, negatives, not_finite, *ends, norm)
 
 
 def row_parts(source: Source) -> Iterator[tuple[slice, Any]]:

@@ -9,8 +9,6 @@ from pathlib import Path
 
 from relunmd.errors import InsufficientMemoryError
 
-__all__ = ["available_bytes", "human_bytes", "require"]
-
 log = logging.getLogger("relunmd")
 
 _MEMINFO = Path("/proc/meminfo")

@@ -14,10 +14,11 @@ import time
 from contextlib import nullcontext
 from pathlib import Path
 
+import click
 import pytest
 
 import relunmd
-from relunmd.cli import process, shared
+from relunmd.cli import main, process, shared
 from tests.cli.terminal import COMMAND, interrupted
 
 FIT = "fit X.npy -r 4 --seed 0 --max-iter 5 --tol 0 -o m.npz"
@@ -330,7 +331,7 @@ class TestNamesCannotCommandTheTerminal:
                 return nullcontext()
 
         monkeypatch.setattr(shared, "console", Terminal)
-        with shared.working(f"reading [bold]{EVIL}[/]", quiet=False):
+        with click.Context(main), shared.working(f"reading [bold]{EVIL}[/]"):
             pass
         assert shown == [f"reading [bold]{ESCAPED}[/]"]
 
@@ -348,4 +349,4 @@ def test_every_message_goes_through_echo():
     """click.echo shows what it is given; it is left to what is no message."""
     folder = Path(shared.__file__).parent
     found = {file.name: file.read_text().count("click.echo(") for file in folder.glob("*.py")}
-    assert {name: count for name, count in found.items() if count} == {"shared.py": 1, "small_commands.py": 1}
+    assert {name: count for name, count in found.items() if count} == {"shared.py": 1, "data_commands.py": 1}

@@ -6,14 +6,13 @@ at the same rank, and draws digits with their reconstructions.
 
 import time
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from sklearn.decomposition import NMF
+from sklearn.exceptions import ConvergenceWarning
 
 import relunmd
 from relunmd import datasets
@@ -21,65 +20,34 @@ from relunmd.errors import MissingDependencyError
 from relunmd.io.atomic import write_beside
 from relunmd.plot import style
 from relunmd.plot.image_sheets import draw_rows
-
-Array = NDArray[Any]
+from relunmd.plot.subjects import Array
 
 _ALGORITHMS = ("tsvd", "naive", "a-em", "a-nmd", "3b", "3b-factored", "qn")
 _NMF = "NMF (scikit-learn)"
 _SHOWN = 12
 
 
-@dataclass(frozen=True)
-class _Result:
-    """A row of the table."""
-
-    algorithm: str
-    error: float
-    iterations: int
-    seconds: float
-    reconstruction: Array
-
-
-def _results(X: Array, rank: int) -> list[_Result]:
-    """Run scikit-learn's NMF and the algorithms at one rank."""
-    results = [_nmf(X, rank)]
-    for name in _ALGORITHMS:
-        d = relunmd.decompose(X, rank, name, random_state=0, max_iter=500, target_error=1e-4, n_jobs=-1)
-        results.append(_Result(name, d.error, d.n_iter, d.time, d.reconstruct()))
-    return results
-
-
-def _nmf(X: Array, rank: int) -> _Result:
-    from sklearn.decomposition import NMF
-    from sklearn.exceptions import ConvergenceWarning
-
+def _compare(console: Console, title: str, X: Array, rank: int) -> dict[str, Array]:
+    """Print a table of all methods; return the reconstructions of NMF, the truncated SVD and the best method."""
     begin = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = NMF(rank, init="nndsvda", max_iter=500, random_state=0)
-        reconstruction = model.inverse_transform(model.fit_transform(X))
+        approximations = {_NMF: model.inverse_transform(model.fit_transform(X))}
     seconds = time.perf_counter() - begin
-    error = float(np.linalg.norm(X - reconstruction) / np.linalg.norm(X))
-    return _Result(_NMF, error, int(model.n_iter_), seconds, reconstruction)
-
-
-def _draw_digits(images: dict[str, Array], path: Path) -> None:
-    """Draw a row of digits, and below it a row for each reconstruction."""
-    figure, (ax,) = style.figure(0.62 * _SHOWN + 2.0, 0.7 * len(images) + 0.1)
-    draw_rows({label: rows[:_SHOWN] for label, rows in images.items()}, ax, (8, 8))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_beside(path, lambda out: figure.savefig(out, format="png"))
-
-
-def _table(title: str, rank: int, results: list[_Result]) -> Table:
-    table = Table("algorithm", "rank", "error", "iterations", "seconds", title=title, title_justify="left")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    best = min(result.error for result in results)
-    for result in results:
-        cells = (result.algorithm, f"{rank}", f"{result.error:.4g}", f"{result.iterations}", f"{result.seconds:.2f}")
-        table.add_row(*cells, style="bold" if result.error == best else None)
-    return table
+    error = float(np.linalg.norm(X - approximations[_NMF]) / np.linalg.norm(X))
+    found = {_NMF: (error, model.n_iter_, seconds)}
+    for name in _ALGORITHMS:
+        d = relunmd.decompose(X, rank, name, random_state=0, max_iter=500, target_error=1e-4, n_jobs=-1)
+        found[name], approximations[name] = (d.error, d.n_iter, d.time), d.reconstruct()
+    best = min(found, key=lambda name: found[name][0])
+    numbers = [Column(name, justify="right") for name in ("rank", "error", "iterations", "seconds")]
+    table = Table("algorithm", *numbers, title=title, title_justify="left")
+    for name, (error, iterations, seconds) in found.items():
+        cells = name, f"{rank}", f"{error:.4g}", f"{iterations}", f"{seconds:.2f}"
+        table.add_row(*cells, style="bold" if name == best else None)
+    console.print(table)
+    return {f"{name}, rank {rank}": approximations[name] for name in dict.fromkeys((_NMF, "tsvd", best))}
 
 
 def run_demo(output: str) -> None:
@@ -88,18 +56,16 @@ def run_demo(output: str) -> None:
     console.print(f"relunmd {relunmd.__version__}: X ≈ max(0, WH), relative errors at equal rank\n")
     digits = datasets.digits()
     for rank in (8, 16):
-        results = _results(digits, rank)
-        console.print(_table(f"Digits, 1797 × 64, {np.mean(digits == 0):.0%} zeros", rank, results))
-    best = min(results, key=lambda result: result.error)
-    shown = [result for result in results if result.algorithm in (_NMF, "tsvd", best.algorithm)]
-    images = {"digits": digits} | {f"{result.algorithm}, rank {rank}": result.reconstruction for result in shown}
-
-    synthetic = datasets.synthetic(500, 500, 16, random_state=0)
+        shown = _compare(console, f"Digits, 1797 × 64, {np.mean(digits == 0):.0%} zeros", digits, rank)
     title = "Synthetic max(0, randn·randn), 500 × 500, 50% zeros, target error 1e-4"
-    console.print(_table(title, 16, _results(synthetic, 16)))
+    _compare(console, title, datasets.synthetic(500, 500, 16, random_state=0), 16)
     path = Path(output) / "digits.png"
     try:
-        _draw_digits(images, path)
-        console.print(f"\nDigits and their reconstructions: {str(path)!r}", markup=False)
+        figure, (ax,) = style.figure(0.62 * _SHOWN + 2.0, 0.7 * (1 + len(shown)) + 0.1)
     except MissingDependencyError as reason:
         console.print(f"\nNo figure: {reason}", markup=False)
+        return
+    draw_rows({label: rows[:_SHOWN] for label, rows in ({"digits": digits} | shown).items()}, ax, (8, 8))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_beside(path, lambda out: figure.savefig(out, format="png"))
+    console.print(f"\nDigits and their reconstructions: {str(path)!r}", markup=False)

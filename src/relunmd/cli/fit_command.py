@@ -1,89 +1,67 @@
 """`relunmd fit`: decompose a matrix file, with live progress; Ctrl-C saves the best factors so far."""
 
-from contextlib import ExitStack, nullcontext, suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from click import FloatRange, IntRange
+from click import FloatRange, IntRange, option
 from click.shell_completion import CompletionItem
 
+import relunmd
 from relunmd.cli import shared
-from relunmd.cli.process import InterruptHandler
-from relunmd.errors import FileError, InputError
-
-if TYPE_CHECKING:
-    from relunmd.algorithm import Algorithm
-    from relunmd.result import Decomposition
+from relunmd.cli.process import InterruptHandler, main
+from relunmd.errors import ClusterError, FileError, InputError
 
 _MATRIX_SUFFIXES = {".npy", ".mtx", ".mat", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".h5ad", ".zarr", ".gz"}
-_POSITIVE, _TOL = FloatRange(0, min_open=True), FloatRange(0, 1, max_open=True)
+_SECONDS = 15
+"""Time limit for a scheduler to answer."""
 _LIMITS = ("target_error", "tol", "max_iter", "max_time")
 
 
-def _complete_names(context: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete the names of algorithms or initializations; for --init also files."""
-    import relunmd
-
-    known = relunmd.algorithms() if option.name == "algorithm" else relunmd.inits()
+    known = relunmd.algorithms() if parameter.name == "algorithm" else relunmd.inits()
     names = ({"auto": "the default"} | known).items()
     found = [CompletionItem(name, help=summary) for name, summary in names if name.startswith(incomplete)]
-    return found if found or option.name == "algorithm" else [CompletionItem(incomplete, type="file")]
+    return found if found or parameter.name == "algorithm" else [CompletionItem(incomplete, type="file")]
 
 
-@click.command(
-    epilog="""\b
-Examples:
-  relunmd fit digits.npy --rank 16 --seed 0 -o model.npz
-  relunmd fit digits.npy -r 16 --target-error 0.2 --json -q -o small.npz
-  relunmd fit digits.npy -r 16 --max-time 60 --checkpoint run.npz -o long.npz
-  relunmd fit digits.npy -r 20 --init model.npz --max-iter 50 -o better.npz"""
-)
-@click.argument("matrix", metavar="INPUT", type=click.Path())
+@main.command()
+@shared.input_argument("matrix", metavar="INPUT")
 @click.option("--rank", "-r", type=IntRange(1), required=True, metavar="R", help="Number of components.")
-@click.option("--output", "-o", required=True, metavar="MODEL", type=click.Path(), help="The model, a .npz file.")
-@click.option(
-    "--algorithm", default="auto", metavar="NAME", shell_complete=_complete_names, help="See `relunmd algorithms`."
-)
-@click.option(
+@option("--output", "-o", required=True, metavar="MODEL", type=click.Path(), help="The model, a .npz file.")
+@option("--algorithm", default="auto", metavar="NAME", shell_complete=_names, help="See `relunmd algorithms`.")
+@option(
     "--init",
     default="auto",
     metavar="NAME|MODEL",
-    shell_complete=_complete_names,
+    shell_complete=_names,
     help="Initialization: see `relunmd algorithms`; or a model of the same or a smaller rank.",
 )
-@click.option("--target-error", type=FloatRange(0, 1), metavar="E", help="Stop when the relative error is at most E.")
-@click.option(
+@option("--target-error", type=FloatRange(0, 1), metavar="E", help="Stop when the relative error is at most E.")
+@option(
     "--tol",
-    type=_TOL,
+    type=FloatRange(0, 1, max_open=True),
     default=1e-4,
     metavar="FRACTION",
     help="Stop if the error decreases by less than this fraction in 10 iterations; 0 disables it.",
 )
-@click.option("--max-iter", type=IntRange(0), default=1000, metavar="N", help="Maximum number of iterations.")
-@click.option("--max-time", type=_POSITIVE, metavar="SECONDS", help="Time limit; the current iteration is finished.")
-@click.option("--seed", "random_state", type=IntRange(0), metavar="N", help="Same seed, same model, for any --threads.")
-@click.option("--dtype", type=click.Choice(["float32", "float64"]), help="Floating-point type; by default as INPUT.")
+@option("--max-iter", type=IntRange(0), default=1000, metavar="N", help="Maximum number of iterations.")
+@option("--max-time", type=shared.POSITIVE, metavar="SECONDS", help="Time limit; the current iteration is finished.")
+@option("--seed", "random_state", type=IntRange(0), metavar="N", help="Same seed, same model, for any --threads.")
+@option("--dtype", type=click.Choice(["float32", "float64"]), help="Floating-point type; by default as INPUT.")
 @shared.threads_option
-@click.option(
-    "--dask",
-    metavar="ADDRESS|local",
-    help="Use a Dask cluster: its address, or local for --threads worker processes.",
-)
-@click.option(
-    "--starts", "n_starts", type=IntRange(1), default=1, metavar="K", help="Race K initializations and keep the best."
-)
-@click.option(
-    "--ridge", type=FloatRange(0), default=0.0, metavar="λ", help="Add λ‖X‖(‖W‖² + ‖H‖²); usual: 1e-4 to 1e-2."
-)
-@click.option("--checkpoint", metavar="FILE", type=click.Path(), help="Save the run here, and resume from it.")
-@click.option(
+@option("--dask", metavar="ADDRESS|local", help="Use a Dask cluster: its address, or local for --threads processes.")
+@option("--starts", "n_starts", type=IntRange(1), default=1, metavar="K", help="Race K initializations, keep the best.")
+@option("--ridge", type=FloatRange(0), default=0.0, metavar="λ", help="Add λ‖X‖(‖W‖² + ‖H‖²); usual: 1e-4 to 1e-2.")
+@option("--checkpoint", metavar="FILE", type=click.Path(), help="Save the run here, and resume from it.")
+@option(
     "--checkpoint-every", type=FloatRange(0), default=60.0, metavar="SECONDS", help="Minimum time between checkpoints."
 )
-@shared.matrix_options
-@shared.force_option
-@shared.json_option
-@shared.quiet_option
+@shared.options("array", "names", "force", "json", "quiet")
 def fit(
     matrix: str,
     output: str,
@@ -92,11 +70,6 @@ def fit(
     ridge: float,
     dask: str | None,
     threads: int | None,
-    array: str | None,
-    names: str | None,
-    force: bool,
-    as_json: bool,
-    quiet: bool,
     **options: Any,
 ) -> None:
     """Find W and H of rank R with X ≈ max(0, WH), where X is the matrix in INPUT.
@@ -111,26 +84,30 @@ def fit(
 
     Exit codes: 0; 2 for invalid input; 130 after Ctrl-C; 1 if the run failed or MODEL was saved in another folder.
     Messages that cannot be printed are dropped.
+
+    Examples
+    --------
+      relunmd fit digits.npy --rank 16 --seed 0 -o model.npz
+      relunmd fit digits.npy -r 16 --target-error 0.2 --json -q -o small.npz
+      relunmd fit digits.npy -r 16 --max-time 60 --checkpoint run.npz -o long.npz
+      relunmd fit digits.npy -r 20 --init model.npz --max-iter 50 -o better.npz
     """
-    import relunmd
     from relunmd.arguments import check_limits
     from relunmd.io.archive import kind_of
     from relunmd.loop.progress_display import ProgressDisplay
 
-    shared.check_input(matrix)
     method = _algorithm(algorithm, ridge)
     limits = check_limits(*(options[name] for name in _LIMITS))
     inputs = [matrix] if checkpoint is None else [matrix, checkpoint]
-    place = shared.check_output(output, force or _is_of_same_run(output, checkpoint), *inputs)
+    place = shared.check_output(output, *inputs, force=_is_of_same_run(output, checkpoint))
     if Path(output).suffix in _MATRIX_SUFFIXES:
         raise InputError(f"--output must be a .npz file; got {output}.")
     options["init"] = _initial(options["init"], options["rank"])
-    if checkpoint is not None and kind_of(Path(checkpoint)) == "checkpoint" and not quiet:
-        shared.echo(f"Resuming from {checkpoint}.", err=True)
-    with InterruptHandler() as interrupts, ExitStack() as stack:
-        X = _open(stack, dask, matrix, threads, quiet, array=array, names=names)
+    if checkpoint is not None and kind_of(Path(checkpoint)) == "checkpoint":
+        shared.say(f"Resuming from {checkpoint}.", err=True)
+    with InterruptHandler() as interrupts, _opened(matrix, dask, threads) as X:
         title = f"{method.name}, rank {options['rank']}"
-        with nullcontext() if quiet else ProgressDisplay(title, limits, shared.console()) as display:
+        with nullcontext() if shared.given("quiet") else ProgressDisplay(title, limits, shared.console()) as display:
 
             def after_iteration(step: relunmd.Progress) -> bool:
                 interrupts.can_save = True
@@ -146,18 +123,17 @@ def fit(
         interrupts.interrupted |= d.status is relunmd.Status.INTERRUPTED
         interrupts.saving = True
         saved = _save(d, place, output, checkpoint)
-        _report(d, matrix, saved, checkpoint, as_json, quiet)
+        _report(d, matrix, saved, checkpoint)
         if ridge > 0 and d.best_iter == 0 < d.n_iter:
             shared.echo("Warning: no iteration improved the initial factors; try a smaller --ridge.", err=True)
-        if limits.target_error is not None and d.status is not relunmd.Status.TARGET and not quiet:
-            shared.echo(f"--target-error {limits.target_error:g} was not reached.", err=True)
-    codes = {relunmd.Status.INTERRUPTED: shared.INTERRUPTED, relunmd.Status.FAILED: 1, relunmd.Status.READ_FAILED: 1}
-    click.get_current_context().exit(codes.get(d.status, int(saved != output)))
+        if limits.target_error is not None and d.status is not relunmd.Status.TARGET:
+            shared.say(f"--target-error {limits.target_error:g} was not reached.", err=True)
+    codes = {"INTERRUPTED": shared.INTERRUPTED, "FAILED": 1, "READ_FAILED": 1}
+    click.get_current_context().exit(codes.get(d.status.name, int(saved != output)))
 
 
-def _algorithm(name: str, ridge: float) -> "Algorithm":
+def _algorithm(name: str, ridge: float) -> "relunmd.Algorithm":
     """Return the algorithm of that name with the given ridge."""
-    import relunmd
     from relunmd.arguments import check_algorithm, check_ridge
 
     if name.lower() not in {"auto", *relunmd.algorithms()}:
@@ -170,19 +146,15 @@ def _is_of_same_run(output: str, checkpoint: str | None) -> bool:
     if checkpoint is None or not Path(checkpoint).exists() or not Path(output).is_file():
         return False
     from relunmd.loop.checkpoint import written_by
-    from relunmd.result import Decomposition
 
     try:
-        model = Decomposition.load(output)
+        return written_by(Path(checkpoint), relunmd.Decomposition.load(output).history.columns)
     except FileError:
         return False
-    return written_by(Path(checkpoint), model.history.columns)
 
 
-def _initial(init: str, rank: int) -> "str | Decomposition":
+def _initial(init: str, rank: int) -> "str | relunmd.Decomposition":
     """Return the name of an initialization, or the model in a file."""
-    import relunmd
-
     if init.lower() in {"auto", *relunmd.inits()}:
         return init
     if not Path(init).exists():
@@ -193,34 +165,50 @@ def _initial(init: str, rank: int) -> "str | Decomposition":
     return model
 
 
-def _open(stack: ExitStack, dask: str | None, matrix: str, threads: int | None, quiet: bool, **reading: Any) -> Any:
-    """Open the matrix here or on a Dask cluster, until `stack` is closed."""
-    if dask is not None:
-        from relunmd.cli.dask_option import on_dask
+@contextmanager
+def _opened(matrix: str, dask: str | None, threads: int | None) -> Iterator[Any]:
+    """Open the matrix here or, with --dask, on the workers of a cluster."""
+    if dask is None:
+        with shared.opened(matrix) as opened:
+            yield opened.X
+        return
+    from relunmd._util import need
+    from relunmd.engine.blas_threads import usable_cores
+    from relunmd.engine.distributed.file_parts import open_file
 
-        return stack.enter_context(on_dask(dask, matrix, threads=threads, quiet=quiet, **reading))
-    from relunmd.io.readers import open_matrix
+    distributed = need("distributed", "--dask needs", "dask")
+    with ExitStack() as stack:
+        cluster: Any = dask
+        if dask == "local":
+            preload = "relunmd.engine.distributed.ignore_sigint"
+            options = {"n_workers": threads or usable_cores(), "threads_per_worker": 1, "dashboard_address": ":0"}
+            cluster = stack.enter_context(distributed.LocalCluster(preload=preload, **options))
+        try:
+            client = stack.enter_context(distributed.Client(cluster, timeout=_SECONDS))
+        except (OSError, ValueError, distributed.TimeoutError) as reason:
+            raise ClusterError(
+                "--dask must be local, or the address of a scheduler such as tcp://10.0.0.1:8786. "
+                f"No scheduler answers at {dask!r}."
+            ) from reason
+        shared.say(f"{len(client.nthreads())} workers; dashboard {client.dashboard_link}", err=True)
+        source = open_file(matrix, shared.given("array"), shared.given("names"), client)
+        stack.callback(source.close)
+        yield source
 
-    opened = stack.enter_context(open_matrix(matrix, **reading))
-    shared.echo_note(opened, matrix, quiet)
-    return opened.X
 
-
-def _save(d: "Decomposition", place: Path, output: str, checkpoint: str | None) -> str:
+def _save(d: "relunmd.Decomposition", place: Path, output: str, checkpoint: str | None) -> str:
     """Save the model and return its path, which is in another folder if it cannot be written to `place`.
 
     Raises a ClickException if it cannot be saved anywhere.
     """
-    import tempfile
-
     try:
         d.save(place)
         return output
-    except (FileError, OSError) as failure:
+    except OSError as failure:
         reason = str(failure)
     folders = _other_folders(place, checkpoint)
     for folder in folders:
-        with suppress(FileError, OSError), ExitStack() as stack:
+        with suppress(OSError), ExitStack() as stack:
             new = Path(tempfile.mkdtemp(prefix="relunmd-", dir=folder))
             stack.callback(new.rmdir)
             d.save(new / place.name)
@@ -237,8 +225,6 @@ def _save(d: "Decomposition", place: Path, output: str, checkpoint: str | None) 
 
 def _other_folders(place: Path, checkpoint: str | None) -> list[Path]:
     """Return the folders to try if a model cannot be written to its own, best first."""
-    import tempfile
-
     found = []
     for folder in (tempfile.gettempdir, Path.cwd, Path.home):
         with suppress(OSError, RuntimeError):  # It does not exist or is not writable.
@@ -249,23 +235,18 @@ def _other_folders(place: Path, checkpoint: str | None) -> list[Path]:
     return [folder for folder in resolved if folder != place.parent.resolve()]
 
 
-def _report(d: "Decomposition", matrix: str, output: str, checkpoint: str | None, as_json: bool, quiet: bool) -> None:
+def _report(d: "relunmd.Decomposition", matrix: str, output: str, checkpoint: str | None) -> None:
     """Print the result, and how to resume a run that was cut short."""
-    import relunmd
-    from relunmd.result import Status
-
-    cut = {Status.INTERRUPTED: "Interrupted", Status.READ_FAILED: f"Error: {matrix} can no longer be read"}.get(
-        d.status
+    cut = {"INTERRUPTED": "Interrupted", "READ_FAILED": f"Error: {matrix} can no longer be read"}.get(d.status.name)
+    facts = {"input": matrix, "model": output, "checkpoint": checkpoint} | shared.model_facts(d)
+    facts |= {"passes": int(d.history.passes[-1]), "init_seconds": d.init_time, "relunmd": relunmd.__version__}
+    unit = "iteration" if d.n_iter == 1 else "iterations"
+    why = "" if cut else f" {shared.one_line(d.message)}"
+    shared.report(
+        facts,
+        f"error {d.error:.6g} after {d.n_iter} {unit} in {d.time:.3g} s.{why}",
+        f"{output}: W {d.W.shape[0]} × {d.rank}, H {d.rank} × {d.H.shape[1]}, {d.W.dtype}",
     )
-    if as_json:
-        facts = {"input": matrix, "model": output, "checkpoint": checkpoint} | shared.model_facts(d)
-        facts |= {"passes": int(d.history.passes[-1]), "init_seconds": d.init_time, "relunmd": relunmd.__version__}
-        shared.echo_json(facts)
-    elif not quiet:
-        unit = "iteration" if d.n_iter == 1 else "iterations"
-        why = "" if cut else f" {shared.one_line(d.message)}"
-        shared.echo(f"error {d.error:.6g} after {d.n_iter} {unit} in {d.time:.3g} s.{why}")
-        shared.echo(f"{output}: W {d.W.shape[0]} × {d.rank}, H {d.rank} × {d.H.shape[1]}, {d.W.dtype}")
     if cut:
         how = f"Use --init {output} to continue from these factors, and --checkpoint FILE to make a run resumable."
         resume = f"The same command resumes from {checkpoint}." if checkpoint else how

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import click
 
 from relunmd._util import printable
-from relunmd.cli.shared import INTERRUPTED, echo, one_line
+from relunmd.cli.shared import INTERRUPTED, ExampleCommand, echo, one_line
 from relunmd.errors import RelunmdError
 
 _INSIST_AFTER = 10.0
@@ -27,8 +27,11 @@ _TERMINATIONS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if
 """Signals by which batch systems and closing terminals end a process. Windows has no SIGHUP."""
 
 
-class CommandGroup(click.Group):
+class CommandGroup(ExampleCommand, click.Group):
     """A group whose commands report the library's errors and Ctrl-C as one line on stderr and an exit code."""
+
+    command_class = ExampleCommand
+    group_class = click.Group
 
     def make_context(self, *args: Any, **options: Any) -> click.Context:
         with _printable_errors():
@@ -104,6 +107,28 @@ def _terminations_as_ctrl_c() -> Iterator[None]:
         for number, handler in before.items():
             if signal.getsignal(number) is interrupt:
                 signal.signal(number, handler)
+
+
+@click.group(
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
+)
+@click.version_option(package_name="relunmd", prog_name="relunmd", message="%(prog)s %(version)s")
+def main() -> None:
+    """ReLU nonlinear matrix decomposition: X ≈ max(0, WH) for a sparse nonnegative matrix X.
+
+    Reads .npy, .npz, .mtx, .mat, .csv, .tsv, .parquet, .h5, .hdf5, .h5ad, .zarr, IDX, and folders of grayscale images.
+
+    Examples
+    --------
+      relunmd data fetch digits -o digits.npy
+      relunmd info digits.npy
+      relunmd fit digits.npy --rank 16 --seed 0 -o model.npz
+      relunmd transform model.npz digits.npy -o W.csv
+      relunmd compare digits.npy --ranks 8,16 --max-time 1 -o digits-compared
+
+    relunmd COMMAND --help describes a command, relunmd completion --help shell completion.
+    """
 
 
 class InterruptHandler:
@@ -189,3 +214,26 @@ class TolerantStream(io.FileIO):
             self.failure = reason
             return len(data)
         return written
+
+
+def run() -> None:
+    """Run the command and exit the process.
+
+    Output to a closed pipe is dropped. If stdout fails for another reason, such as a full disk, the command still does
+    all of its work, and the exit code is 1 instead of 0.
+    """
+    InterruptHandler.ends_process = True
+    for number in range(3):  # Otherwise a matrix file could get the number of a standard stream that is closed.
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    stdout, _ = TolerantStream.replace("stdout"), TolerantStream.replace("stderr")
+    try:
+        main(prog_name="relunmd")
+    except SystemExit as end:
+        failure = None if stdout is None else stdout.failure
+        if failure is None or isinstance(failure, BrokenPipeError) or end.code:
+            raise
+        echo(f"Error: stdout could not be written: {failure.strerror}.", err=True)
+        sys.exit(1)

@@ -1,11 +1,14 @@
-"""What all commands share: messages on the terminal, options, and checks of input and output paths."""
+"""What all commands share: examples in the help, options, messages, and checks of input and output paths."""
 
+import inspect
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,30 +25,59 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 ALL_CORES = -1
 """The library's `n_jobs` if --threads is not given."""
+POSITIVE = click.FloatRange(0, min_open=True)
 _LONGEST_LINE = 2000
 _RENAMED = {"image_shape": "images", "n_jobs": "threads", "n_starts": "starts", "random_state": "seed"}
 _ARGUMENTS = "|".join([*_RENAMED, "checkpoint_every", "column_names", "max_iter", "max_time", "target_error"])
 """Arguments of the library whose names differ from the options."""
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 
-force_option = click.option("--force", is_flag=True, help="Overwrite the output if it exists.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
-quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print nothing but warnings and errors.")
-sparse_option = click.option("--sparse", is_flag=True, help="Store only nonzeros: .npz, .mtx, .mat, .h5 or .zarr.")
-threads_option = click.option(
-    "--threads", type=click.IntRange(min=1), metavar="N", help="Number of threads; all cores by default."
-)
+class ExampleCommand(click.Command):
+    """A command whose help shows the section "Examples" of the docstring below the options."""
+
+    def __init__(self, name: str | None, help: str | None = None, **options: Any) -> None:  # noqa: A002
+        text, _, examples = inspect.cleandoc(help or "").partition("Examples\n--------\n")
+        super().__init__(name, help=text, **options)
+        if examples:  # click keeps the lines of a paragraph after \b.
+            self.epilog = f"\b\nExamples:\n{examples}".replace("\n\n", "\n\n\b\n")
 
 
-def matrix_options(command: Command) -> Command:
-    """Add the options that say how a matrix file is read."""
-    names = click.option(
+def given(option: str) -> Any:
+    """Return the value of one of `_OPTIONS`, or None for a command that does not have it."""
+    return click.get_current_context().meta.get(option)
+
+
+def _keep(context: click.Context, option: click.Parameter, value: Any) -> None:
+    context.meta[str(option.name)] = value
+
+
+def _existing(context: click.Context, argument: click.Parameter, path: str) -> str:
+    if path not in ("-", "/dev/stdin") and not Path(path).exists():
+        raise FileError(f"{path} does not exist.")
+    return path
+
+
+_option = partial(click.option, expose_value=False, callback=_keep)
+_OPTIONS = {
+    "array": _option("--array", metavar="NAME", help="Which array, if the file holds several."),
+    "names": _option(
         "--names",
         type=click.Choice(["none", "columns", "rows", "both"]),
         help="In a text table: what the first line and column name; detected by default.",
-    )
-    return click.option("--array", metavar="NAME", help="Which array, if the file holds several.")(names(command))
+    ),
+    "sparse": _option("--sparse", is_flag=True, help="Store only nonzeros: .npz, .mtx, .mat, .h5 or .zarr."),
+    "force": _option("--force", is_flag=True, help="Overwrite the output if it exists."),
+    "json": _option("--json", is_flag=True, help="Print one JSON object on stdout."),
+    "quiet": _option("--quiet", "-q", is_flag=True, help="Print nothing but warnings and errors."),
+}
+_COUNT = click.IntRange(1)
+threads_option = click.option("--threads", type=_COUNT, metavar="N", help="Number of threads; all cores by default.")
+input_argument = partial(click.argument, type=click.Path(), callback=_existing)
+
+
+def options(*names: str) -> Callable[[Any], Any]:
+    """Return a decorator that adds some of `_OPTIONS` to a command, in this order; `given` returns their values."""
+    return lambda command: reduce(lambda decorated, name: _OPTIONS[name](decorated), reversed(names), command)
 
 
 def echo(message: str = "", err: bool = False) -> None:
@@ -53,27 +85,26 @@ def echo(message: str = "", err: bool = False) -> None:
     click.echo(printable(message), err=err)
 
 
-def echo_json(facts: dict[str, Any]) -> None:
-    """Print facts as one line of JSON."""
-    import json
+def say(message: str, err: bool = False) -> None:
+    """Print a message unless --quiet is given."""
+    if not given("quiet"):
+        echo(message, err)
 
-    echo(json.dumps(facts))
+
+def report(facts: dict[str, Any], *lines: str) -> None:
+    """Print facts as one line of JSON if --json is given, else lines of text."""
+    if given("json"):
+        echo(json.dumps(facts))
+    else:
+        for line in lines:
+            say(line)
 
 
 def model_facts(d: "Decomposition") -> dict[str, Any]:
     """Return what `fit --json` and `info` print about a model."""
-    return {
-        "shape": list(d.shape),
-        "rank": d.rank,
-        "dtype": str(d.W.dtype),
-        "algorithm": d.algorithm,
-        "init": d.init,
-        "error": d.error,
-        "iterations": d.n_iter,
-        "seconds": d.time,
-        "status": d.status.name,
-        "message": one_line(d.message),
-    }
+    facts = {"shape": list(d.shape), "rank": d.rank, "dtype": str(d.W.dtype), "algorithm": d.algorithm}
+    facts |= {"init": d.init, "error": d.error, "iterations": d.n_iter, "seconds": d.time}
+    return facts | {"status": d.status.name, "message": one_line(d.message)}
 
 
 def one_line(message: str) -> str:
@@ -103,50 +134,47 @@ def console() -> "Console":
 
 
 @contextmanager
-def working(what: str, quiet: bool) -> Iterator[None]:
-    """Show a spinner on stderr if it is a terminal."""
-    shown = None if quiet else console()
-    if shown is None or not shown.is_terminal or shown.is_dumb_terminal:
-        yield
-        return
+def working(what: str) -> Iterator[None]:
+    """Show a spinner on stderr if it is a terminal, unless --quiet is given."""
     from rich.text import Text
 
-    with shown.status(Text(printable(what))):
+    with ExitStack() as stack:
+        shown = console()
+        if shown.is_terminal and not shown.is_dumb_terminal and not given("quiet"):
+            stack.enter_context(shown.status(Text(printable(what))))
         yield
 
 
-def echo_note(opened: "Opened", path: str, quiet: bool) -> None:
-    """Print which part of a file was left out."""
-    if opened.entry.note and not quiet:
-        how = {"text": "; set --names to change this", "columns": ""}
-        hint = how.get(opened.entry.stored, "; set --array to choose another")
-        echo(f"{path}: {one_line(opened.entry.note)}{hint}.", err=True)
+@contextmanager
+def opened(path: str) -> Iterator["Opened"]:
+    """Open a matrix file with --array and --names, and print which part of it was left out."""
+    from relunmd.io.readers import open_matrix
+
+    with ExitStack() as stack:
+        with working(f"opening {one_line(path)}"):
+            found = stack.enter_context(open_matrix(path, given("array"), given("names")))
+        if found.entry.note:
+            how = {"text": "; set --names to change this", "columns": ""}
+            hint = how.get(found.entry.stored, "; set --array to choose another")
+            say(f"{path}: {one_line(found.entry.note)}{hint}.", err=True)
+        yield found
 
 
-def check_input(path: str) -> None:
-    """Raise FileError if a file does not exist."""
-    if path not in ("-", "/dev/stdin") and not Path(path).exists():
-        raise FileError(f"{path} does not exist.")
-
-
-def check_output(output: str, force: bool, *inputs: str) -> Path:
-    """Return the path of a file that may be written; raise before any work if it may not."""
+def check_output(output: str, *inputs: str, force: bool = False) -> Path:
+    """Return the path of a file that may be written, with --force or `force` also one that exists; raise otherwise."""
     from relunmd.io.atomic import check_path
     from relunmd.io.readers.zarr_stores import is_zarr
 
     place = check_path("The output", output)
-    for given in inputs:
-        read = Path(given).resolve()
-        if place.resolve() == read or place.resolve() in read.parents:
-            raise InputError(f"The output must differ from {given} and from the folders that contain it; got {output}.")
-    if not place.parent.is_dir():
-        raise InputError(f"The output must be in an existing folder; got {place}.")
-    if not os.access(place.parent, os.W_OK):
-        raise InputError(f"The output must be in a writable folder; got {place}.")
-    if place.is_dir() and not (is_zarr(place) and place.name.lower().endswith(".zarr")):
-        raise InputError(f"The output must be a file; got {output}, which is a folder.")
-    if place.exists() and not (place.is_file() or place.is_dir()):
-        raise InputError(f"The output must be a file; got {output}, which is a device or a pipe.")
-    if place.exists() and not force:
+    for path in inputs:
+        if place.resolve() in (Path(path).resolve(), *Path(path).resolve().parents):
+            raise InputError(f"The output must differ from {path} and from the folders that contain it; got {output}.")
+    if not (place.parent.is_dir() and os.access(place.parent, os.W_OK)):
+        raise InputError(f"The output must be in an existing folder that is writable; got {place}.")
+    store = is_zarr(place) and place.name.lower().endswith(".zarr")
+    if place.exists() and not (place.is_file() or store):
+        kind = "folder" if place.is_dir() else "device or a pipe"
+        raise InputError(f"The output must be a file; got {output}, which is a {kind}.")
+    if place.exists() and not (force or given("force")):
         raise FileError(f"{output} already exists; use --force to overwrite it.")
     return place

@@ -14,37 +14,15 @@ from relunmd.datasets.image_sets import cbcl, digits, mnist
 from relunmd.datasets.text_sets import classic, kos, newsgroups
 from relunmd.errors import InputError
 
-__all__ = [
-    "LOADERS",
-    "cbcl",
-    "classic",
-    "digits",
-    "kos",
-    "load",
-    "mnist",
-    "newsgroups",
-    "planted",
-    "synthetic",
-    "where",
-]
+__all__ = ["LOADERS", "cbcl", "classic", "digits", "kos", "load", "mnist", "newsgroups",
+           "planted", "synthetic", "where"]  # fmt: skip
 
-LOADERS: dict[str, Callable[..., Any]] = {
-    "digits": digits,
-    "mnist": mnist,
-    "cbcl": cbcl,
-    "kos": kos,
-    "classic": classic,
-    "20newsgroups": newsgroups,
-}
+LOADERS: dict[str, Callable[..., Any]] = {load.__name__: load for load in (digits, mnist, cbcl, kos, classic)}
 """The real data sets by name."""
+LOADERS["20newsgroups"] = newsgroups
 
-_FILES = {
-    "mnist": image_sets.MNIST_FILES,
-    "cbcl": (image_sets.CBCL.path,),
-    "kos": (text_sets.KOS.path,),
-    "classic": (text_sets.CLASSIC.path,),
-    "20newsgroups": (text_sets.NEWSGROUPS.path,),
-}
+_REMOTE = (image_sets.CBCL, text_sets.KOS, text_sets.CLASSIC, text_sets.NEWSGROUPS)
+_FILES = {"mnist": image_sets.MNIST_FILES} | {file.path.partition("/")[0]: (file.path,) for file in _REMOTE}
 
 
 def load(name: str, **options: Any) -> Any:
@@ -98,4 +76,4 @@ def where(name: str) -> str | None:
 
 def _check_name(name: str) -> None:
     if name not in LOADERS:
-        raise InputError(f"name must be one of {', '.join(LOADERS)}. Got {name!r}.")
+        raise InputError(f"name must be one of {', '.join(LOADERS)}; got {name!r}.")

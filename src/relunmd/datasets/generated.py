@@ -7,8 +7,6 @@ from numpy.typing import NDArray
 
 from relunmd.errors import InputError
 
-__all__ = ["planted", "synthetic"]
-
 Array = NDArray[np.float64]
 Seed = int | np.random.Generator | None
 
@@ -69,9 +67,9 @@ def planted(m: int, n: int, rank: int, zeros: float, random_state: Seed = None) 
     """
     _check_shape(m, n, rank)
     if rank < 2:
-        raise InputError(f"rank must be at least 2, since the constant takes one. Got {rank!r}.")
+        raise InputError(f"rank must be at least 2, since the constant takes one; got {rank!r}.")
     if not 0 <= zeros < 1:
-        raise InputError(f"zeros must be a share in [0, 1). Got {zeros!r}.")
+        raise InputError(f"zeros must be a share in [0, 1); got {zeros!r}.")
     random = np.random.default_rng(random_state)
     Theta = random.standard_normal((m, rank - 1)) @ random.standard_normal((rank - 1, n))
     # The largest of the entries that become zero; below all entries if zeros is 0.
@@ -84,4 +82,4 @@ def planted(m: int, n: int, rank: int, zeros: float, random_state: Seed = None) 
 def _check_shape(m: Any, n: Any, rank: Any) -> None:
     for name, value in (("m", m), ("n", n), ("rank", rank)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(f"{name} must be an integer of at least 1. Got {value!r}.")
+            raise InputError(f"{name} must be an integer of at least 1; got {value!r}.")

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.datasets.store import VARIABLE, Folder, RemoteFile, cache_folder, find_in, folders, get
+from relunmd.datasets.store import Folder, RemoteFile, cache_folder, downloaded, find_in, folders, get, reading
 from relunmd.errors import DatasetError, InputError
 from relunmd.io.atomic import write_beside
 from relunmd.io.readers.bounds import Bounds
 from relunmd.io.readers.idx import read_idx
 from relunmd.io.readers.matlab import read_variable
-
-__all__ = ["cbcl", "digits", "mnist"]
 
 log = logging.getLogger("relunmd")
 Bytes = NDArray[np.uint8]
@@ -74,7 +72,7 @@ def mnist(per_digit: int | None = None, every: int = 1, data: Folder = None, dow
         The paper's 500 images are ``mnist(50, every=10)``, its 50 000 ``mnist(5000)``.
     """
     if every < 1 or (per_digit is not None and per_digit < 1):
-        raise InputError(f"per_digit and every must be at least 1. Got {per_digit!r} and {every!r}.")
+        raise InputError(f"per_digit and every must be at least 1; got {per_digit!r} and {every!r}.")
     images, labels = _mnist(data, download)
     if per_digit is None:
         return images[::every]
@@ -82,8 +80,8 @@ def mnist(per_digit: int | None = None, every: int = 1, data: Folder = None, dow
     fewest = min(len(places) for places in chosen)
     if fewest < per_digit:
         raise InputError(
-            f"per_digit must be at most {fewest} with every={every!r}: there are {np.bincount(labels).min()} images of "
-            f"the rarest digit. Got {per_digit!r}."
+            f"per_digit must be at most {fewest} with every={every!r}, since there are {np.bincount(labels).min()} "
+            f"images of the rarest digit; got {per_digit!r}."
         )
     return images[np.concatenate(chosen)]
 
@@ -105,16 +103,14 @@ def cbcl(data: Folder = None, download: bool = True) -> NDArray[np.float64]:
     """
     X = read_mat(get(CBCL, data, download), "X")
     if X.shape != (361, 2429):
-        raise DatasetError(f"{CBCL.path} must hold X of shape (361, 2429). Got {X.shape}.")
+        raise DatasetError(f"{CBCL.path} must hold X of shape (361, 2429); got {X.shape}.")
     return np.ascontiguousarray(X, dtype=np.float64)
 
 
 def read_mat(path: Path, name: str) -> Any:
     """Read a variable of a MATLAB file."""
-    try:
+    with reading(path, f"a MATLAB file with a variable {name}"):
         return read_variable(path, name)
-    except Exception as reason:  # A damaged file makes the reader raise various exceptions.
-        raise DatasetError(f"{path} must be a MATLAB file with a variable {name}: {reason}") from reason
 
 
 def _mnist(data: Folder, download: bool) -> tuple[Bytes, Bytes]:
@@ -125,56 +121,45 @@ def _mnist(data: Folder, download: bool) -> tuple[Bytes, Bytes]:
             return _training(_read_idx(found[0]), _read_idx(found[1]), found[0])
         kept = find_in(folder, _OPENML)
         if kept is not None:
-            try:
-                with np.load(kept, allow_pickle=False) as arrays:
-                    return _training(arrays["images"], arrays["labels"], kept)
-            except Exception as reason:  # A damaged archive makes the reader raise various exceptions.
-                raise DatasetError(f"{kept} is damaged ({reason}). Delete it to download it again.") from reason
-    return _download_mnist(data, download)
+            with (
+                reading(kept, "the copy of MNIST that relunmd saved. Delete it to download it again"),
+                np.load(kept, allow_pickle=False) as arrays,
+            ):
+                return _training(arrays["images"], arrays["labels"], kept)
+    remedy = f"Save MNIST's original files as {_IMAGES} and {_LABELS} in a folder"
+    return downloaded("MNIST", data, _download if download else None, remedy)
 
 
 def _training(images: Bytes, labels: Bytes, place: str | Path) -> tuple[Bytes, Bytes]:
     """Return the first 60 000, the training images, as rows."""
     if images.shape not in ((len(labels), 28, 28), (len(labels), 784)) or labels.ndim != 1:
         raise DatasetError(
-            f"{place} must hold MNIST, n images of 28×28 pixels and n labels. Got shapes {images.shape} and "
-            f"{labels.shape}."
+            f"{place} must hold MNIST, n images of 28×28 pixels, n labels; got {images.shape} and {labels.shape}."
         )
     return images.reshape(len(labels), 784)[:60000], labels[:60000]
 
 
 def _read_idx(path: Path) -> Bytes:
-    try:
+    with reading(path, "an IDX file of bytes"):
         found = read_idx(path, Bounds(path, path.stat().st_size))
         if found.dtype != np.uint8:
             raise ValueError(f"its dtype is {found.dtype}")
-    except Exception as reason:  # A damaged file makes the decompressor raise various exceptions.
-        raise DatasetError(f"{path} must be an IDX file of bytes: {reason}") from reason
-    return found
+        return found
 
 
-def _download_mnist(data: Folder, download: bool) -> tuple[Bytes, Bytes]:
-    missing = f"MNIST is in none of {', '.join(map(str, folders(data)))}"
-    remedy = (
-        f"Save MNIST's original files as {_IMAGES} and {_LABELS} in a folder, and pass that folder as {VARIABLE} (or "
-        "as `data`); with a network connection, it is downloaded from OpenML (mnist_784)."
-    )
-    if not download:
-        raise DatasetError(f"{missing}. {remedy}")
+def _download() -> tuple[Bytes, Bytes]:
+    """Download MNIST from OpenML and save it in the cache."""
     from sklearn.datasets import fetch_openml
 
     log.info("Downloading mnist_784 from OpenML")
     options = {"return_X_y": True, "as_frame": False, "parser": "liac-arff", "data_home": cache_folder()}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # About retries.
-            table, labels = fetch_openml("mnist_784", version=1, **options)
-    except Exception as reason:
-        raise DatasetError(f"{missing} and could not be downloaded from OpenML ({reason}). {remedy}") from reason
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # About retries.
+        table, labels = fetch_openml("mnist_784", version=1, **options)
     images, labels = np.ascontiguousarray(table, dtype=np.uint8), np.asarray(labels, dtype=np.uint8)
     found = hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
     if found != _CONTENT:
-        raise DatasetError(f"mnist_784 from OpenML has SHA-256 {found} instead of {_CONTENT}. {remedy}")
+        raise ValueError(f"mnist_784 from OpenML has SHA-256 {found} instead of {_CONTENT}")
     place = cache_folder() / _OPENML
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -6,15 +6,17 @@ writes it atomically, so a failed download leaves nothing behind.
 
 import logging
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from relunmd.errors import DatasetError
 
-__all__ = ["VARIABLE", "Folder", "RemoteFile", "cache_folder", "find", "find_in", "folders", "get"]
-
 log = logging.getLogger("relunmd")
 Folder = str | os.PathLike[str] | None
+Content = TypeVar("Content")
 VARIABLE = "RELUNMD_DATA"
 _SECONDS = 30
 
@@ -63,21 +65,34 @@ def find_in(folder: Path, path: str) -> Path | None:
     return next((place for place in (folder / path, folder / Path(path).name) if place.is_file()), None)
 
 
+@contextmanager
+def reading(path: Path, what: str) -> Iterator[None]:
+    """Raise a DatasetError that says what a file must be, since readers raise various exceptions on damaged files."""
+    try:
+        yield
+    except Exception as reason:
+        raise DatasetError(f"{path} must be {what}: {reason}") from reason
+
+
 def get(file: RemoteFile, data: Folder = None, download: bool = True) -> Path:
     """Return the path of a file, downloaded if necessary; the message of a DatasetError says how to get it."""
-    place = find(file.path, data)
+    place, url = find(file.path, data), file.url
     if place is not None:
         return place
-    missing = f"{file.path} is in none of {', '.join(map(str, folders(data)))}"
-    remedy = (
-        f"Get {Path(file.path).name} from {file.source}, save it as {file.path} in a folder, and pass that folder as "
-        f"{VARIABLE} (or as `data`)."
-    )
-    if file.url is None or not download:
+    remedy = f"Get {Path(file.path).name} from {file.source}, save it as {file.path} in a folder"
+    call = None if url is None or not download else lambda: _download(url, file.sha256, cache_folder() / file.path)
+    return downloaded(file.path, data, call, remedy)
+
+
+def downloaded(what: str, data: Folder, download: Callable[[], Content] | None, remedy: str) -> Content:
+    """Return what `download` returns; raise a DatasetError with a remedy if it fails or is None."""
+    missing = f"{what} is in none of {', '.join(map(str, folders(data)))}"
+    remedy = f"{remedy}, and pass that folder as {VARIABLE} (or as `data`)."
+    if download is None:
         raise DatasetError(f"{missing}. {remedy}")
     try:
-        return _download(file.url, file.sha256, cache_folder() / file.path)
-    except (OSError, ValueError) as reason:  # The exceptions of requests are OSErrors.
+        return download()
+    except Exception as reason:
         raise DatasetError(f"{missing} and could not be downloaded ({reason}). {remedy}") from reason
 
 

@@ -7,10 +7,7 @@ import numpy as np
 from scipy import sparse
 
 from relunmd.datasets.image_sets import read_mat
-from relunmd.datasets.store import Folder, RemoteFile, get
-from relunmd.errors import DatasetError
-
-__all__ = ["classic", "kos", "newsgroups"]
+from relunmd.datasets.store import Folder, RemoteFile, get, reading
 
 KOS = RemoteFile(
     "kos/docword.kos.txt.gz",
@@ -47,15 +44,13 @@ def kos(data: Folder = None, download: bool = True) -> Any:
     csr_array of shape (3430, 6906) and dtype int32
     """
     path = get(KOS, data, download)
-    try:
+    with reading(path, "a gzipped bag of words in UCI's format"):
         with gzip.open(path, "rt", encoding="ascii") as lines:
             m, n, stored = (int(lines.readline()) for _ in range(3))
             entries = np.loadtxt(lines, dtype=np.int32, ndmin=2)
         if entries.shape != (stored, 3):
             raise ValueError(f"expected {stored} entries, found {len(entries)}")
         return sparse.csr_array((entries[:, 2], (entries[:, 0] - 1, entries[:, 1] - 1)), shape=(m, n))
-    except Exception as reason:  # A damaged file makes the decompressor raise various exceptions.
-        raise DatasetError(f"{path} must be a gzipped bag of words in UCI's format: {reason}") from reason
 
 
 def classic(data: Folder = None, download: bool = True) -> Any:
@@ -88,7 +83,5 @@ def newsgroups(data: Folder = None) -> Any:
     csr_array of shape (18846, 30295) and dtype int32
     """
     path = get(NEWSGROUPS, data)
-    try:
+    with reading(path, "a file of scipy.sparse.save_npz"):
         return sparse.csr_array(sparse.load_npz(path))
-    except Exception as reason:  # A damaged archive makes the reader raise various exceptions.
-        raise DatasetError(f"{path} must be a file of scipy.sparse.save_npz: {reason}") from reason

@@ -4,16 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from relunmd.engine.distributed import fetched
 from relunmd.errors import InputError
 from relunmd.plot import style
 from relunmd.plot.chart import Axis, Chart, Line, Series
 from relunmd.plot.image_sheets import dense
-from relunmd.plot.subjects import Factors, Subject, curves_of, errors_of, factors_of
+from relunmd.plot.subjects import Array, Factors, Subject, curves_of, errors_of, factors_of
 
-Array = NDArray[Any]
 ERROR = "relative error"
 _OVER = {"time": ("time", "s"), "iteration": ("iteration", ""), "passes": ("passes over X", "")}
 

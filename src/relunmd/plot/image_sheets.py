@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from relunmd import memory
@@ -13,9 +13,8 @@ from relunmd.engine.problem_setup import check_matrix
 from relunmd.errors import InputError
 from relunmd.inspection import row_parts
 from relunmd.plot import style
-from relunmd.plot.subjects import Compared, Subject, factors_of
+from relunmd.plot.subjects import Array, Compared, Subject, factors_of
 
-Array = NDArray[Any]
 Shape = tuple[int, int] | None
 _BACKGROUND = "#dbe4ee"
 
@@ -69,15 +68,7 @@ def components(
     label, (W, H) = next(iter(found.items()))
     if isinstance(run, Compared) and not title:
         title = f"{label}, rank {len(H)}"
-    return draw_components(W, H, style.axes(ax), _image_shape(run, image_shape), most, title)
-
-
-def _image_shape(subject: Any, image_shape: Any) -> Any:
-    return subject.image_shape if image_shape is None and isinstance(subject, Compared) else image_shape
-
-
-def draw_components(W: Array, H: Array, ax: Any, image_shape: Any, most: int = 64, title: str = "") -> Any:
-    """Draw the sheet of `components`."""
+    ax, image_shape = style.axes(ax), _image_shape(run, image_shape)
     strongest = np.argsort(-fetched(np.linalg.norm(W, axis=0)) * np.linalg.norm(H, axis=1), kind="stable")[:most]
     rows = H[strongest] / np.maximum(np.abs(H[strongest]).max(axis=1, keepdims=True), 1e-300)
     if image_shape is None:
@@ -90,8 +81,11 @@ def draw_components(W: Array, H: Array, ax: Any, image_shape: Any, most: int = 6
         _show(ax, mosaic(rows, shape, across, gap=np.nan), (-1, 1))
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_visible(False)
-    style.titled(ax, title)
-    return ax
+    return style.titled(ax, title)
+
+
+def _image_shape(subject: Any, image_shape: Any) -> Any:
+    return subject.image_shape if image_shape is None and isinstance(subject, Compared) else image_shape
 
 
 def _show(ax: Any, sheet: Array, limits: tuple[float, float], aspect: str = "equal") -> None:
@@ -153,15 +147,13 @@ def reconstructions(
     found = factors_of(runs, rank)
     source = check_matrix(X)
     m, n = source.shape
-    chosen = sample_rows(m) if rows is None else np.atleast_1d(np.asarray(rows))
+    chosen = np.atleast_1d(np.unique(np.linspace(0, m - 1, min(12, m)).round().astype(int)) if rows is None else rows)
     integers = chosen.ndim == 1 and chosen.dtype.kind in "iu" and len(chosen) > 0
     if not integers or chosen.min() < 0 or chosen.max() >= m:
         raise InputError(f"rows must be a list of row indices from 0 to {m - 1}; got {rows!r}.")
-    for label, (W, H) in found.items():
+    for W, H in found.values():
         if (len(W), H.shape[1]) != (m, n):
-            raise InputError(
-                f"X must be the matrix that was decomposed; got {m} × {n}, but {label} is of {len(W)} × {H.shape[1]}."
-            )
+            raise InputError(f"X must be the matrix that was decomposed, {len(W)} × {H.shape[1]}; got {m} × {n}.")
     sheets = {"X": np.vstack([_dense(source.read(slice(row, row + 1))) for row in chosen.tolist()])}
     sheets |= {label: np.maximum(0, fetched(W[chosen]) @ H) for label, (W, H) in found.items()}
     return draw_rows(sheets, style.axes(ax), _image_shape(runs, image_shape), title)
@@ -169,8 +161,7 @@ def reconstructions(
 
 def draw_rows(sheets: Mapping[str, Array], ax: Any, image_shape: Any, title: str = "") -> Any:
     """Draw the sheet of `reconstructions`; the gray scale is that of the first entry, the originals."""
-    first = next(iter(sheets.values()))
-    rows = np.vstack(list(sheets.values()))
+    first, rows = next(iter(sheets.values())), np.vstack(list(sheets.values()))
     limits = 0.0, max(float(first.max(initial=0.0)), 1e-300)
     if image_shape is None:
         shape = first.shape
@@ -184,8 +175,7 @@ def draw_rows(sheets: Mapping[str, Array], ax: Any, image_shape: Any, title: str
     ax.set_xticks([])
     ax.tick_params(length=0, labelsize=10.5)
     ax.spines[:].set_visible(False)
-    style.titled(ax, title)
-    return ax
+    return style.titled(ax, title)
 
 
 def mosaic(rows: Array, shape: tuple[int, int], across: int, gap: float) -> Array:
@@ -202,16 +192,10 @@ def check_image_shape(image_shape: Any, n_columns: int) -> tuple[int, int]:
     sides = tuple(image_shape) if isinstance(image_shape, Sequence | np.ndarray) else ()
     if len(sides) != 2 or not all(isinstance(side, int | np.integer) and side > 0 for side in sides):
         raise InputError(f"image_shape must be a height and a width such as (28, 28); got {image_shape!r}.")
-    if sides[0] * sides[1] != n_columns:
-        raise InputError(
-            f"image_shape must have as many pixels as X has columns, {n_columns}; got {sides[0]} × {sides[1]}."
-        )
-    return int(sides[0]), int(sides[1])
-
-
-def sample_rows(height: int, count: int = 12) -> Array:
-    """Return evenly spaced row indices."""
-    return np.unique(np.linspace(0, height - 1, min(count, height)).round().astype(int))
+    height, width = map(int, sides)
+    if height * width != n_columns:
+        raise InputError(f"image_shape must have as many pixels as X has columns, {n_columns}; got {height} × {width}.")
+    return height, width
 
 
 def dense(X: Any) -> Array:

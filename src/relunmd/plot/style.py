@@ -1,5 +1,6 @@
 """Drawing of charts with Matplotlib. The state of pyplot and rcParams is left unchanged."""
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -72,12 +73,10 @@ def draw(chart: Chart, ax: Any, legend: bool = True, size: float = 11.0, most_ti
         of_ax.set_major_locator(_locator(axis, limit, most))
         of_ax.set_major_formatter("{x:g}")
         of_ax.set_label_text(shown(axis.title), fontsize=1.1 * size)
-    if chart.title:
-        ax.set_title(shown(chart.title), fontsize=12.5, wrap=True)
     if legend and chart.series:
-        many = len(chart.series) > MOST_INSIDE
-        ax.legend(**_LEGEND, **({"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)} if many else {}))
-    return ax
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02)}
+        ax.legend(**_LEGEND, **(beside if len(chart.series) > MOST_INSIDE else {}))
+    return titled(ax, chart.title, 12.5) if chart.title else ax
 
 
 def _draw_series(chart: Chart, ax: Any) -> NDArray[Any]:
@@ -98,7 +97,7 @@ def _draw_series(chart: Chart, ax: Any) -> NDArray[Any]:
             *np.maximum(points[place], lowest).T,
             **line_options(styles[series.label]),
             markevery=None if chart.markers_everywhere or len(series.x) < 3 else (0.03 + 0.02 * (place % 7), 0.19),
-            label=_legend_name(series.label),
+            label=re.sub("^_", " _", shown(series.label, 32)),  # Matplotlib omits labels that begin with _.
             clip_on=False,
             gid="series",
         )[0]
@@ -147,15 +146,10 @@ def outer_legend(made: Any, ax: Any) -> None:
     made.legend(*ax.get_legend_handles_labels(), loc="outside right upper", **_LEGEND)
 
 
-def titled(ax: Any, title: str) -> None:
-    """Set a title that is not interpreted as mathematical notation."""
-    ax.set_title(shown(title), fontsize=11.5, wrap=True)
-
-
-def _legend_name(label: str) -> str:
-    """Return a legend entry; Matplotlib omits labels that begin with an underscore."""
-    name = shown(label, 32)
-    return f" {name}" if name.startswith("_") else name
+def titled(ax: Any, title: str, size: float = 11.5) -> Any:
+    """Set a title that is not interpreted as mathematical notation, and return the axes."""
+    ax.set_title(shown(title), fontsize=size, wrap=True)
+    return ax
 
 
 def shown(text: str, longest: int = 70) -> str:

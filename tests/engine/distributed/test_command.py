@@ -138,7 +138,7 @@ class TestTheCommand:
     @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nonsense"])
     def test_with_no_scheduler(self, tmp_path, monkeypatch, address):
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr("relunmd.cli.dask_option._SECONDS", 1)
+        monkeypatch.setattr("relunmd.cli.fit_command._SECONDS", 1)
         npy_file(tmp_path / "X")
         done = CliRunner().invoke(main, ["fit", "X.npy", "-r", "4", "-o", "m.npz", "--dask", address])
         assert done.exit_code == 2
