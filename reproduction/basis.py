@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd import datasets
-from relunmd.comparison.run_plan import Matrix
+from relunmd.comparison.result_file import Matrix
 from relunmd.errors import DatasetError
 from relunmd.io.atomic import write_beside
 from reproduction.experiment import Setup

@@ -13,9 +13,8 @@ from relunmd import datasets
 from relunmd.algorithm import ALGORITHMS
 from relunmd.algorithm.naive import ANaive
 from relunmd.comparison.contenders import Contender, built_in, registered
-from relunmd.comparison.report import Claim, Section
-from relunmd.comparison.result_file import Record, Results
-from relunmd.comparison.run_plan import Matrix, Run
+from relunmd.comparison.report.content import Claim, Section
+from relunmd.comparison.result_file import Matrix, Record, Results, Run
 from relunmd.plot.chart import PAPER
 
 __all__ = [

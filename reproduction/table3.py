@@ -1,6 +1,6 @@
 """Table 3: A-NMD, 3B-NMD, EM and A-EM, by size."""
 
-from relunmd.comparison.report import Section
+from relunmd.comparison.report.content import Section
 from relunmd.comparison.result_file import Results
 from reproduction.counts import CountTable, everyone, faster
 from reproduction.experiment import PAPERS, Experiment, Setup

@@ -1,6 +1,6 @@
 """Table 4: A-NMD, 3B-NMD, EM and A-EM, by rank."""
 
-from relunmd.comparison.report import Code, Paragraph, Part, Section
+from relunmd.comparison.report.content import Code, Paragraph, Part, Section
 from relunmd.comparison.result_file import Results
 from reproduction.counts import CountTable, faster
 from reproduction.experiment import Experiment, Setup
