@@ -20,8 +20,6 @@ from reproduction.table2 import TABLE_2
 from reproduction.table3 import TABLE_3
 from reproduction.table4 import TABLE_4
 
-__all__ = ["EXPERIMENTS", "reproduce"]
-
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (TABLE_1, TABLE_2, TABLE_3, TABLE_4, FIGURE_1A, FIGURE_1B, FIGURE_2, FIGURE_3, FIGURE_4)

@@ -16,8 +16,6 @@ from relunmd.io.atomic import write_beside
 from reproduction.experiment import Setup
 from reproduction.minvol import minvol_nmf, nonnegative_least_squares
 
-__all__ = ["COMPONENTS", "FacesBasis"]
-
 Array = NDArray[Any]
 COMPONENTS = 100
 

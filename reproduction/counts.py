@@ -10,8 +10,6 @@ from relunmd.loop.criteria import Limits
 from reproduction.experiment import PAPERS, Setup, mean, synthetic
 from reproduction.paper import Counts
 
-__all__ = ["TOLERANCE", "CountTable", "Line", "faster"]
-
 TARGET = 1e-4
 TOLERANCE = 0.15
 MOST_ITERATIONS = 2000

@@ -16,8 +16,6 @@ from relunmd.loop.criteria import Limits
 from relunmd.plot.chart import Axis, Chart, Line, Series
 from reproduction.experiment import SIX, Setup, all_of, mean, milliseconds, seconds_each
 
-__all__ = ["Curves", "Drawn"]
-
 Array = NDArray[Any]
 
 

@@ -17,23 +17,6 @@ from relunmd.comparison.report.content import Claim, Section
 from relunmd.comparison.result_file import Matrix, Record, Results, Run
 from relunmd.plot.chart import PAPER
 
-__all__ = [
-    "A_NAIVE_OF_DRIVER",
-    "PAPERS",
-    "SIX",
-    "Experiment",
-    "Setup",
-    "added",
-    "all_of",
-    "factors",
-    "mean",
-    "milliseconds",
-    "mnist",
-    "not_seen",
-    "seconds_each",
-    "synthetic",
-]
-
 Array = NDArray[Any]
 
 SIX: tuple[Contender, ...] = tuple(built_in(name) for name in ("3b", "a-nmd", "a-em", "em", "a-naive", "naive"))

@@ -7,8 +7,6 @@ from relunmd.comparison.result_file import Results
 from reproduction.curves import Curves, Drawn
 from reproduction.experiment import Experiment, Setup, mnist, not_seen
 
-__all__ = ["FIGURE_1A"]
-
 
 def _curves(setup: Setup) -> Curves:
     images = mnist(setup, 50, every=10)

@@ -8,8 +8,6 @@ from reproduction.curves import Curves, Drawn
 from reproduction.experiment import PAPERS, Experiment, Setup, all_of, mean, mnist, not_seen, seconds_each
 from reproduction.paper import TABLE3
 
-__all__ = ["FIGURE_1B"]
-
 
 def _curves(setup: Setup) -> Curves:
     if setup.quick:

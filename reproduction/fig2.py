@@ -9,8 +9,6 @@ from relunmd.plot.curves import error_by_rank_chart
 from reproduction.experiment import PAPERS, Experiment, Setup, milliseconds, mnist, not_seen, seconds_each
 from reproduction.paper import FIGURE2
 
-__all__ = ["FIGURE_2"]
-
 THREE = tuple(PAPERS[label] for label in ("3B-NMD", "A-NMD", "A-EM"))
 BELOW = "A-NMD, 3B-NMD and A-EM are below TSVD at every rank, from r = 32 on by a fifth at least"
 SMALLEST = "3B-NMD has the smallest error of the three at every rank"

@@ -14,8 +14,6 @@ from reproduction.basis import FacesBasis
 from reproduction.experiment import SIX, Experiment, Setup, factors, not_seen
 from reproduction.paper import ZEROS_OF_BASIS
 
-__all__ = ["FIGURE_3", "run_of"]
-
 SHOWN = 20
 """The rank at which the paper says that A-NMD is almost as accurate as the original basis."""
 BEST = "A-NMD has the best solution of the six on the basis, at every rank"

@@ -15,8 +15,6 @@ from reproduction import fig3
 from reproduction.basis import FacesBasis
 from reproduction.experiment import PAPERS, Experiment, Setup, factors, not_seen
 
-__all__ = ["FIGURE_4", "mosaic", "smear"]
-
 Array = NDArray[Any]
 RANK = 20
 """The caption says 24, the panels 20."""

@@ -13,8 +13,6 @@ from relunmd.loop.criteria import Limits
 from reproduction.experiment import Experiment, Setup, all_of, mean, synthetic
 from reproduction.paper import TABLE1
 
-__all__ = ["TABLE_1"]
-
 Array = NDArray[Any]
 INITS = ("random", "tsvd", "nuclear")
 

@@ -6,8 +6,6 @@ from reproduction.counts import CountTable, faster
 from reproduction.experiment import A_NAIVE_OF_DRIVER, PAPERS, Experiment, Setup
 from reproduction.paper import TABLE2
 
-__all__ = ["TABLE_2"]
-
 _TABLE = CountTable(
     "n",
     TABLE2,

@@ -6,8 +6,6 @@ from reproduction.counts import CountTable, everyone, faster
 from reproduction.experiment import PAPERS, Experiment, Setup
 from reproduction.paper import TABLE3
 
-__all__ = ["FOUR", "TABLE_3"]
-
 FOUR = [(PAPERS[label], label) for label in ("A-NMD", "3B-NMD", "EM", "A-EM")]
 _TABLE = CountTable("n", TABLE3, FOUR, lambda n: (n, 32))
 _ALL = everyone(TABLE3, lambda n: (n, 32))

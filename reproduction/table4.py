@@ -7,8 +7,6 @@ from reproduction.experiment import Experiment, Setup
 from reproduction.paper import TABLE4
 from reproduction.table3 import FOUR
 
-__all__ = ["TABLE_4"]
-
 _TABLE = CountTable("r", TABLE4, FOUR, lambda rank: (1000, rank))
 
 WHY: tuple[Part, ...] = (

@@ -6,11 +6,10 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd import plot
 from relunmd.comparison.comparison_result import Comparison, settling_time
-from relunmd.comparison.contenders import NMF, TSVD
+from relunmd.comparison.contenders import NMF, TSVD, Array
 from relunmd.comparison.report import figures
 from relunmd.comparison.report.content import Block, Cell, Link, Paragraph, Picture, Report, Section, Strong, Table
 from relunmd.engine.matrix import Source
@@ -18,7 +17,6 @@ from relunmd.plot import style
 from relunmd.plot.chart import Line
 from relunmd.plot.curves import convergence_chart, error_by_rank_chart, spectrum_chart
 
-Array = NDArray[Any]
 _BASELINES = {TSVD.label: "the truncated SVD", NMF.label: "NMF"}
 """The baselines as sentences call them."""
 _EXACT = 1e-12

@@ -9,15 +9,12 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relunmd.comparison.contenders import NMF, TSVD
+from relunmd.comparison.contenders import NMF, TSVD, Array
 from relunmd.comparison.report.report_files import write_csv, write_text
 from relunmd.errors import FileError
 from relunmd.io.archive import versions
 from relunmd.plot.chart import Series
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

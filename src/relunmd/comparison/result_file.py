@@ -147,23 +147,15 @@ class Results:
 
     def add(self, run: Run, initial: InitialFactors, trajectory: Trajectory) -> Record:
         """Write a finished run, and return its record."""
-        times, errors = trajectory.times, trajectory.errors
-        kept = _kept_points(errors)
-        record = run.facts() | {
-            "error": trajectory.error,
-            "n_iter": len(errors) - 1,
-            "time": round(times[-1], 6),
-            "start_error": initial.error,
-            "start_time": round(initial.seconds, 6),
-            "status": trajectory.status,
-            "curve": {
-                "iteration": kept,
-                "time": [float(f"{times[i]:.6g}") for i in kept],
-                "error": [float(f"{errors[i]:.9g}") for i in kept],
-            },
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "environment": self._environment,
-        }
+        kept = _kept_points(trajectory.errors)
+        times = [float(f"{trajectory.times[i]:.6g}") for i in kept]
+        errors = [float(f"{trajectory.errors[i]:.9g}") for i in kept]
+        record = run.facts() | {"error": trajectory.error, "n_iter": len(trajectory.errors) - 1}
+        record |= {"time": round(trajectory.times[-1], 6), "start_error": initial.error}
+        record |= {"start_time": round(initial.seconds, 6), "status": trajectory.status}
+        record["curve"] = {"iteration": kept, "time": times, "error": errors}
+        record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+        record["environment"] = self._environment
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         with self._writing():
             if run.keep_factors and trajectory.best is not None:
@@ -241,19 +233,11 @@ def _kept_points(errors: Sequence[float]) -> list[int]:
 
 def _environment() -> dict[str, Any]:
     """Return the machine and the versions, as far as results and times depend on them."""
-    packages = versions()
+    packages, facts = versions(), Path("/proc/cpuinfo")
     blas = {f"{found['internal_api']} {found['version']}" for found in threadpool_info() if found["user_api"] == "blas"}
-    return {
-        "python": packages.pop("python"),
-        "versions": packages,
-        "blas": sorted(blas),
-        "machine": f"{platform.system()} {platform.machine()}, {_processor()}",
-        "cores": usable_cores(),
-    }
-
-
-def _processor() -> str:
-    facts = Path("/proc/cpuinfo")
     text = facts.read_text(encoding="utf-8", errors="replace") if facts.exists() else ""
     model = re.search(r"^model name\s*:(.*)$", text, re.MULTILINE)
-    return model[1].strip() if model else platform.processor() or "unknown processor"
+    processor = model[1].strip() if model else platform.processor() or "unknown processor"
+    machine = f"{platform.system()} {platform.machine()}, {processor}"
+    found = {"python": packages.pop("python"), "versions": packages, "blas": sorted(blas)}
+    return found | {"machine": machine, "cores": usable_cores()}
