@@ -10,8 +10,6 @@ from relunmd.errors import RelunmdError
 from relunmd.io.atomic import printable
 from reproduction import EXPERIMENTS, reproduce
 
-__all__ = ["main"]
-
 _INTERRUPTED = 130
 
 

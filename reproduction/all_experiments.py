@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from relunmd.comparison.comparison_display import ComparisonDisplay
-from relunmd.comparison.report import Code, Link, Paragraph, Part, Report, Section
+from relunmd.comparison.report.content import Code, Link, Paragraph, Part, Report, Section
+from relunmd.comparison.report.report_files import write_report
 from relunmd.comparison.result_file import Results, check_folder
 from relunmd.comparison.runner import Runner
 from relunmd.errors import InputError
@@ -18,8 +19,6 @@ from reproduction.table1 import TABLE_1
 from reproduction.table2 import TABLE_2
 from reproduction.table3 import TABLE_3
 from reproduction.table4 import TABLE_4
-
-__all__ = ["EXPERIMENTS", "reproduce"]
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
@@ -87,9 +86,13 @@ def reproduce(
         raise InputError(f"seed must be at least 0. Got {seed!r}.")
     folder = check_folder(output, "the paper's experiments", "a comparison")
     setup = Setup(folder, quick, seed, None if data is None else Path(data), tuple(added()))
-    runner = Runner(Results(setup.output), display or ComparisonDisplay(), announce=display is None)
+    runner = Runner(Results(setup.output), display or ComparisonDisplay())
     runs = [run for name, experiment in EXPERIMENTS.items() if name in chosen for run in experiment.runs(setup)]
-    return runner.make_report(runs, lambda: _report(setup, chosen, runner))
+    with runner.made(runs):
+        page = write_report(_report(setup, chosen, runner), folder)
+        if display is None:
+            runner.display.print(f"Report: {page}")
+    return page
 
 
 def _report(setup: Setup, chosen: Sequence[str], runner: Runner) -> Report:
@@ -125,7 +128,7 @@ def _finding(sections: Sequence[Section]) -> str:
 
 def _section(experiment: Experiment, setup: Setup, runner: Runner) -> Section:
     runs = experiment.runs(setup)
-    notes = {runner.missing[run.case.matrix.name] for run in runs if run.case.matrix.name in runner.missing}
+    notes = {runner.missing[run.matrix.name] for run in runs if run.matrix.name in runner.missing}
     notes |= {f"{run.contender.label} failed: {runner.failed[run.key]}" for run in runs if run.key in runner.failed}
     section = experiment.section(setup, runner.results)
     blocks = [*section.blocks, *(Paragraph(note) for note in sorted(notes))]

@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd import datasets
-from relunmd.comparison.run_plan import Matrix
+from relunmd.comparison.result_file import Matrix
 from relunmd.errors import DatasetError
 from relunmd.io.atomic import write_beside
 from reproduction.experiment import Setup
 from reproduction.minvol import minvol_nmf, nonnegative_least_squares
-
-__all__ = ["COMPONENTS", "FacesBasis"]
 
 Array = NDArray[Any]
 COMPONENTS = 100

@@ -4,14 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from relunmd.comparison.contenders import Contender
-from relunmd.comparison.report import Cell, Claim, Paragraph, Strong, Table
-from relunmd.comparison.result_file import Results
-from relunmd.comparison.run_plan import Case, Run
+from relunmd.comparison.report.content import Cell, Claim, Paragraph, Strong, Table
+from relunmd.comparison.result_file import Results, Run
 from relunmd.loop.criteria import Limits
 from reproduction.experiment import PAPERS, Setup, mean, synthetic
 from reproduction.paper import Counts
-
-__all__ = ["TOLERANCE", "CountTable", "Line", "faster"]
 
 TARGET = 1e-4
 TOLERANCE = 0.15
@@ -114,7 +111,7 @@ class CountTable:
         matrices, starts = repetitions(setup)
         limits = Limits(TARGET, 0, MOST_ITERATIONS, MOST_SECONDS)
         return [
-            Run(Case(synthetic(setup, n, rank, i), rank, limits, "nuclear", setup.seed_of(10 * i + j)), contender)
+            Run(synthetic(setup, n, rank, i), rank, limits, contender, "nuclear", setup.seed_of(10 * i + j))
             for i in range(matrices)
             for j in range(starts)
         ]

@@ -7,17 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.comparison import pictures
 from relunmd.comparison.comparison_result import error_at
 from relunmd.comparison.contenders import TSVD, Contender
-from relunmd.comparison.report import Block, Drawing, Paragraph, Table
-from relunmd.comparison.result_file import Results
-from relunmd.comparison.run_plan import Case, Matrix, Run
+from relunmd.comparison.report import figures
+from relunmd.comparison.report.content import Block, Drawing, Paragraph, Table
+from relunmd.comparison.result_file import Matrix, Results, Run
 from relunmd.loop.criteria import Limits
 from relunmd.plot.chart import Axis, Chart, Line, Series
 from reproduction.experiment import SIX, Setup, all_of, mean, milliseconds, seconds_each
-
-__all__ = ["Curves", "Drawn"]
 
 Array = NDArray[Any]
 
@@ -70,12 +67,12 @@ class Curves:
         """Return a contender's runs, one per seed."""
         limits = Limits(None, 0, None, self.seconds)
         seeds = [setup.seed_of(j) for j in range(self.seeds)]
-        return [Run(Case(self.matrix, self.rank, limits, "nuclear", seed), contender) for seed in seeds]
+        return [Run(self.matrix, self.rank, limits, contender, "nuclear", seed) for seed in seeds]
 
     def baseline(self, setup: Setup) -> Run:
         """Return the run of the truncated SVD."""
         limits = Limits(None, 0, None, self.seconds)
-        return Run(Case(self.matrix, self.rank, limits, "tsvd", setup.seed_of(0)), TSVD)
+        return Run(self.matrix, self.rank, limits, TSVD, "tsvd", setup.seed_of(0))
 
     def runs(self, setup: Setup) -> list[Run]:
         """Return the runs of the paper's six and the added contenders, seed by seed, and the baseline once."""
@@ -155,4 +152,4 @@ class Curves:
         )
         order = ", ".join(drawn.ranking())
         alt = f"Error above the best over time on {self.matrix.name}; at the end, best first: {order}."
-        return pictures.drawing([chart], setup.output / file, alt)
+        return figures.drawing([chart], setup.output / file, alt)

@@ -13,27 +13,9 @@ from relunmd import datasets
 from relunmd.algorithm import ALGORITHMS
 from relunmd.algorithm.naive import ANaive
 from relunmd.comparison.contenders import Contender, built_in, registered
-from relunmd.comparison.report import Claim, Section
-from relunmd.comparison.result_file import Record, Results
-from relunmd.comparison.run_plan import Matrix, Run
+from relunmd.comparison.report.content import Claim, Section
+from relunmd.comparison.result_file import Matrix, Record, Results, Run
 from relunmd.plot.chart import PAPER
-
-__all__ = [
-    "A_NAIVE_OF_DRIVER",
-    "PAPERS",
-    "SIX",
-    "Experiment",
-    "Setup",
-    "added",
-    "all_of",
-    "factors",
-    "mean",
-    "milliseconds",
-    "mnist",
-    "not_seen",
-    "seconds_each",
-    "synthetic",
-]
 
 Array = NDArray[Any]
 

@@ -2,12 +2,10 @@
 
 import numpy as np
 
-from relunmd.comparison.report import Claim, Section
+from relunmd.comparison.report.content import Claim, Section
 from relunmd.comparison.result_file import Results
 from reproduction.curves import Curves, Drawn
 from reproduction.experiment import Experiment, Setup, mnist, not_seen
-
-__all__ = ["FIGURE_1A"]
 
 
 def _curves(setup: Setup) -> Curves:

@@ -2,13 +2,11 @@
 
 import numpy as np
 
-from relunmd.comparison.report import Claim, Paragraph, Section
+from relunmd.comparison.report.content import Claim, Paragraph, Section
 from relunmd.comparison.result_file import Results
 from reproduction.curves import Curves, Drawn
 from reproduction.experiment import PAPERS, Experiment, Setup, all_of, mean, mnist, not_seen, seconds_each
 from reproduction.paper import TABLE3
-
-__all__ = ["FIGURE_1B"]
 
 
 def _curves(setup: Setup) -> Curves:

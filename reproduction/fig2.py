@@ -1,16 +1,13 @@
 """Figure 2: error and time an iteration by rank on 50 000 images of MNIST, 20 s, with TSVD."""
 
-from relunmd.comparison import pictures
 from relunmd.comparison.contenders import TSVD, Contender
-from relunmd.comparison.report import Block, Claim, Drawing, Paragraph, Section, Table
-from relunmd.comparison.result_file import Record, Results
-from relunmd.comparison.run_plan import Case, Matrix, Run
+from relunmd.comparison.report import figures
+from relunmd.comparison.report.content import Block, Claim, Drawing, Paragraph, Section, Table
+from relunmd.comparison.result_file import Matrix, Record, Results, Run
 from relunmd.loop.criteria import Limits
 from relunmd.plot.curves import error_by_rank_chart
 from reproduction.experiment import PAPERS, Experiment, Setup, milliseconds, mnist, not_seen, seconds_each
 from reproduction.paper import FIGURE2
-
-__all__ = ["FIGURE_2"]
 
 THREE = tuple(PAPERS[label] for label in ("3B-NMD", "A-NMD", "A-EM"))
 BELOW = "A-NMD, 3B-NMD and A-EM are below TSVD at every rank, from r = 32 on by a fifth at least"
@@ -27,7 +24,7 @@ def _choices(setup: Setup) -> tuple[Matrix, tuple[int, ...], float]:
 def _run(setup: Setup, rank: int, contender: Contender) -> Run:
     matrix, _, seconds = _choices(setup)
     init = "tsvd" if contender is TSVD else "nuclear"
-    return Run(Case(matrix, rank, Limits(None, 0, None, seconds), init, setup.seed_of(0)), contender)
+    return Run(matrix, rank, Limits(None, 0, None, seconds), contender, init, setup.seed_of(0))
 
 
 def _runs(setup: Setup) -> list[Run]:
@@ -70,7 +67,7 @@ def _drawing(setup: Setup, found: dict[str, dict[int, Record]], what: str) -> Dr
         error_by_rank_chart(each, f"Time an iteration by rank: {what}", "time an iteration", "s"),
     ]
     alt = f"The error by rank, and the seconds an iteration takes: {', '.join(found)}."
-    return pictures.drawing(charts, setup.output / "fig2.png", alt)
+    return figures.drawing(charts, setup.output / "fig2.png", alt)
 
 
 def _table(found: dict[str, dict[int, Record]], ranks: tuple[int, ...], compare: bool) -> Table:

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from relunmd.comparison import pictures
 from relunmd.comparison.contenders import TSVD, Contender
-from relunmd.comparison.report import Block, Claim, Drawing, Paragraph, Section, Table
-from relunmd.comparison.result_file import Results
-from relunmd.comparison.run_plan import Case, Run
+from relunmd.comparison.report import figures
+from relunmd.comparison.report.content import Block, Claim, Drawing, Paragraph, Section, Table
+from relunmd.comparison.result_file import Results, Run
 from relunmd.errors import DatasetError
 from relunmd.loop.criteria import Limits
 from relunmd.plot.chart import Line
@@ -14,8 +13,6 @@ from relunmd.plot.curves import error_by_rank_chart
 from reproduction.basis import FacesBasis
 from reproduction.experiment import SIX, Experiment, Setup, factors, not_seen
 from reproduction.paper import ZEROS_OF_BASIS
-
-__all__ = ["FIGURE_3", "run_of"]
 
 SHOWN = 20
 """The rank at which the paper says that A-NMD is almost as accurate as the original basis."""
@@ -37,7 +34,7 @@ def run_of(setup: Setup, rank: int, contender: Contender) -> Run:
     basis = FacesBasis(setup)
     limits = Limits(None, 0, None, seconds(setup))
     init = "tsvd" if contender is TSVD else "nuclear"
-    return Run(Case(basis.matrix, rank, limits, init, setup.seed_of(0), keep_factors=True), contender)
+    return Run(basis.matrix, rank, limits, contender, init, setup.seed_of(0), keep_factors=True)
 
 
 def _runs(setup: Setup) -> list[Run]:
@@ -92,7 +89,7 @@ def _drawing(
         ),
     ]
     alt = f"Errors on the NMF basis and on the faces by rank: {', '.join(on_basis)}."
-    return pictures.drawing(charts, setup.output / "fig3.png", alt)
+    return figures.drawing(charts, setup.output / "fig3.png", alt)
 
 
 def _table(what: str, found: dict[str, dict[int, float]], shown: tuple[int, ...]) -> Table:

@@ -5,18 +5,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from relunmd.comparison import pictures
 from relunmd.comparison.contenders import TSVD
-from relunmd.comparison.report import Claim, Paragraph, Picture, Section
-from relunmd.comparison.result_file import Results
-from relunmd.comparison.run_plan import Run
+from relunmd.comparison.report import figures
+from relunmd.comparison.report.content import Claim, Paragraph, Picture, Section
+from relunmd.comparison.result_file import Results, Run
 from relunmd.errors import DatasetError
 from relunmd.plot import image_sheets, style
 from reproduction import fig3
 from reproduction.basis import FacesBasis
 from reproduction.experiment import PAPERS, Experiment, Setup, factors, not_seen
-
-__all__ = ["FIGURE_4", "mosaic", "smear"]
 
 Array = NDArray[Any]
 RANK = 20
@@ -61,7 +58,7 @@ def _section(setup: Setup, results: Results) -> Section:
         + ", ".join(f"{label} {value:.2f}" for label, value in smears.items())
         + "."
     )
-    blocks = [pictures.where_possible(lambda: _picture(setup, U, found)), Paragraph(sentence)]
+    blocks = [figures.where_possible(lambda: _picture(setup, U, found)), Paragraph(sentence)]
     return Section("fig4", title, blocks, _claims(smears))
 
 
@@ -92,7 +89,7 @@ def _picture(setup: Setup, U: Array, found: dict[str, Array]) -> Picture:
         ax.imshow(mosaic(shown), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
         style.titled(ax, label)
         ax.set_axis_off()
-    pictures.save(made, setup.output / "fig4.png")
+    figures.save(made, setup.output / "fig4.png")
     return Picture("fig4.png", f"Basis images of faces: {'; '.join(label for label, _ in panels)}.")
 
 

@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MinVolNMF", "minvol_nmf", "nonnegative_least_squares", "successive_projections"]
-
 Array = NDArray[Any]
 
 

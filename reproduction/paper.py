@@ -2,8 +2,6 @@
 nonlinear matrix decomposition with the ReLU function" (MLSP 2023), arXiv:2305.08687. Figure 2's are read off the plot.
 """
 
-__all__ = ["FIGURE2", "TABLE1", "TABLE2", "TABLE3", "TABLE4", "ZEROS_OF_BASIS"]
-
 TABLE1: dict[tuple[int, int], dict[str, float]] = {
     (500, 8): {"random": 0.95, "tsvd": 0.40, "nuclear": 0.36},
     (1000, 8): {"random": 0.95, "tsvd": 0.41, "nuclear": 0.38},

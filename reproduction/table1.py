@@ -7,14 +7,11 @@ from typing import Any
 from numpy.typing import NDArray
 
 from relunmd.comparison.contenders import Contender
-from relunmd.comparison.report import Cell, Claim, Paragraph, Section, Strong, Table
-from relunmd.comparison.result_file import Results
-from relunmd.comparison.run_plan import Case, Run
+from relunmd.comparison.report.content import Cell, Claim, Paragraph, Section, Strong, Table
+from relunmd.comparison.result_file import Results, Run
 from relunmd.loop.criteria import Limits
 from reproduction.experiment import Experiment, Setup, all_of, mean, synthetic
 from reproduction.paper import TABLE1
-
-__all__ = ["TABLE_1"]
 
 Array = NDArray[Any]
 INITS = ("random", "tsvd", "nuclear")
@@ -36,7 +33,7 @@ def _matrices(setup: Setup) -> int:
 def _cell(setup: Setup, n: int, rank: int, init: str) -> list[Run]:
     limits = Limits(tol=0, max_iter=0)
     return [
-        Run(Case(synthetic(setup, n, rank, i), rank, limits, init, setup.seed_of(10 * i)), NO_METHOD)
+        Run(synthetic(setup, n, rank, i), rank, limits, NO_METHOD, init, setup.seed_of(10 * i))
         for i in range(_matrices(setup))
     ]
 

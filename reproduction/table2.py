@@ -1,12 +1,10 @@
 """Table 2: A-NMD beside Saul's naive algorithm and its accelerated variant, by size."""
 
-from relunmd.comparison.report import Paragraph, Section
+from relunmd.comparison.report.content import Paragraph, Section
 from relunmd.comparison.result_file import Results
 from reproduction.counts import CountTable, faster
 from reproduction.experiment import A_NAIVE_OF_DRIVER, PAPERS, Experiment, Setup
 from reproduction.paper import TABLE2
-
-__all__ = ["TABLE_2"]
 
 _TABLE = CountTable(
     "n",

@@ -1,12 +1,10 @@
 """Table 3: A-NMD, 3B-NMD, EM and A-EM, by size."""
 
-from relunmd.comparison.report import Section
+from relunmd.comparison.report.content import Section
 from relunmd.comparison.result_file import Results
 from reproduction.counts import CountTable, everyone, faster
 from reproduction.experiment import PAPERS, Experiment, Setup
 from reproduction.paper import TABLE3
-
-__all__ = ["FOUR", "TABLE_3"]
 
 FOUR = [(PAPERS[label], label) for label in ("A-NMD", "3B-NMD", "EM", "A-EM")]
 _TABLE = CountTable("n", TABLE3, FOUR, lambda n: (n, 32))

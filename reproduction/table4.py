@@ -1,13 +1,11 @@
 """Table 4: A-NMD, 3B-NMD, EM and A-EM, by rank."""
 
-from relunmd.comparison.report import Code, Paragraph, Part, Section
+from relunmd.comparison.report.content import Code, Paragraph, Part, Section
 from relunmd.comparison.result_file import Results
 from reproduction.counts import CountTable, faster
 from reproduction.experiment import Experiment, Setup
 from reproduction.paper import TABLE4
 from reproduction.table3 import FOUR
-
-__all__ = ["TABLE_4"]
 
 _TABLE = CountTable("r", TABLE4, FOUR, lambda rank: (1000, rank))
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from relunmd.comparison.comparison_display import ComparisonDisplay
 from relunmd.comparison.contenders import Contender
-from relunmd.comparison.run_plan import Case, Matrix, Run
+from relunmd.comparison.result_file import Matrix, Run
 from relunmd.comparison.runner import Runner
 from relunmd.loop.criteria import Limits
 from tests.conftest import synthetic
@@ -28,10 +28,8 @@ def improving(X, W, H):
 
 
 def run_of(matrix=None, contender=None, seed=0, max_iter=5, **options):
-    return Run(
-        Case(matrix or small(), 3, Limits(None, 0, max_iter, None), "random", seed, **options),
-        contender or Contender("improving", improving),
-    )
+    method = contender or Contender("improving", improving)
+    return Run(matrix or small(), 3, Limits(None, 0, max_iter, None), method, "random", seed, **options)
 
 
 def make(runs, results, display):

@@ -18,8 +18,7 @@ from rich.console import Console
 import relunmd
 from relunmd.comparison.comparison_display import ComparisonDisplay
 from relunmd.comparison.contenders import TSVD, Contender
-from relunmd.comparison.result_file import MOST_POINTS, Results, _kept_points
-from relunmd.comparison.run_plan import Case, Run
+from relunmd.comparison.result_file import MOST_POINTS, Results, Run, _kept_points
 from relunmd.errors import DatasetError, RelunmdError
 from relunmd.loop.criteria import Limits
 from tests.comparison.conftest import improving, make, run_of, small
@@ -196,7 +195,7 @@ def test_too_little_memory_is_noted(tmp_path, display):
 @pytest.mark.parametrize("init", ["tsvd", "nuclear"])
 def test_the_baselines_record_is_the_baselines(tmp_path, display, init):
     """Not that of a start that happens to be better."""
-    run = Run(Case(small(), 2, Limits(None, 0, None, 5.0), init), TSVD)
+    run = Run(small(), 2, Limits(None, 0, None, 5.0), TSVD, init)
     results = Results(tmp_path)
     make([run], results, display)
     wanted = relunmd.decompose(synthetic(30, 20, 3), 2, "tsvd").error

@@ -18,8 +18,8 @@ from relunmd import comparison, datasets
 from relunmd.algorithm import ALGORITHMS
 from relunmd.comparison.comparison_display import ComparisonDisplay
 from relunmd.comparison.comparison_result import error_at
-from relunmd.comparison.report import Strong, Table
-from relunmd.comparison.run_plan import Matrix
+from relunmd.comparison.report.content import Strong, Table
+from relunmd.comparison.result_file import Matrix
 from relunmd.errors import DatasetError, InputError, MissingDependencyError
 from relunmd.plot import style
 from relunmd.plot.chart import PAPER, line_styles
@@ -243,9 +243,9 @@ class TestPlan:
         runs = self.cases(name)
         assert len(runs) == settings * contenders * 25
         assert len({run.key for run in runs}) == len(runs)
-        assert {run.case.limits.target_error for run in runs} == {1e-4}
-        assert {run.case.init for run in runs} == {"nuclear"}
-        one = [run.case for run in runs if run.contender.label == "A-NMD" and run.case.rank == 32][:25]
+        assert {run.limits.target_error for run in runs} == {1e-4}
+        assert {run.init for run in runs} == {"nuclear"}
+        one = [run for run in runs if run.contender.label == "A-NMD" and run.rank == 32][:25]
         assert len({case.matrix.name for case in one}) == 5
         assert len({case.seed for case in one}) == 25
 
@@ -253,35 +253,35 @@ class TestPlan:
         """A quick run of everything takes about seven minutes, a full one about an hour and a half."""
         for quick, least, most in ((True, 3, 15), (False, 40, 150)):
             runs = {run.key: run for name in NAMES for run in self.cases(name, quick)}.values()
-            starts = {(run.case.matrix, run.case.rank, run.case.init, run.case.seed): run for run in runs}
-            seconds = sum(run.case.expected_seconds for run in runs) + sum(
-                run.case.expected_initialization for run in starts.values()
+            starts = {(run.matrix, run.rank, run.init, run.seed): run for run in runs}
+            seconds = sum(run.expected_seconds for run in runs) + sum(
+                run.expected_initialization for run in starts.values()
             )
             assert least < seconds / 60 < most
 
     def test_sizes_and_ranks(self):
-        assert {run.case.matrix.shape[0] for run in self.cases("table3")} == {500, 1000, 1500, 2000}
-        assert {run.case.rank for run in self.cases("table4")} == {8, 16, 32, 64}
+        assert {run.matrix.shape[0] for run in self.cases("table3")} == {500, 1000, 1500, 2000}
+        assert {run.rank for run in self.cases("table4")} == {8, 16, 32, 64}
         assert {
             run.contender.settings["alpha"] for run in self.cases("table2") if "A-Naive" in run.contender.label
         } == {0.7, 0.5}
 
     def test_figures(self):
-        (small,) = {run.case.matrix for run in self.cases("fig1a")}
-        (large,) = {run.case.matrix for run in self.cases("fig1b")}
+        (small,) = {run.matrix for run in self.cases("fig1a")}
+        (large,) = {run.matrix for run in self.cases("fig1b")}
         assert (small.shape, large.shape) == ((500, 784), (50000, 784))
-        assert {run.case.limits.max_time for run in self.cases("fig1a")} == {10}
-        assert {run.case.limits.max_time for run in self.cases("fig1b")} == {20}
+        assert {run.limits.max_time for run in self.cases("fig1a")} == {10}
+        assert {run.limits.max_time for run in self.cases("fig1b")} == {20}
         assert {run.contender.label for run in self.cases("fig1a")} == {c.label for c in SIX} | {"TSVD"}
-        assert {run.case.rank for run in self.cases("fig2")} == {8, 16, 32, 64, 128, 256}
-        assert {run.case.rank for run in self.cases("fig3")} == {8, 12, 16, 20, 24}
-        assert {run.case.limits.max_time for run in self.cases("fig3")} == {20}
+        assert {run.rank for run in self.cases("fig2")} == {8, 16, 32, 64, 128, 256}
+        assert {run.rank for run in self.cases("fig3")} == {8, 12, 16, 20, 24}
+        assert {run.limits.max_time for run in self.cases("fig3")} == {20}
         assert {run.key for run in self.cases("fig4")} <= {run.key for run in self.cases("fig3")}
 
     @needs_data
     def test_matrices_are_what_they_say(self, data_folder):
         runs = reproduction.EXPERIMENTS["fig1a"].runs(Setup(Path("unused"), False, 0, data_folder))
-        X = runs[0].case.matrix.load()
+        X = runs[0].matrix.load()
         assert X.shape == (500, 784)
         assert X.max() == 255
 
@@ -343,7 +343,7 @@ class TestVerdicts:
         assert "EM at n = 500 (not reached)" in note.text
 
     def test_a_cell_with_a_failed_run_gets_no_verdict(self):
-        lines = self.lines({"EM": 101}, made=lambda run: run.case.seed == 0)
+        lines = self.lines({"EM": 101}, made=lambda run: run.seed == 0)
         assert all(line.faithful is None for line in lines)
         _, table = table3._TABLE.blocks(Setup(Path("unused"), True), lines)
         assert {row[3] for row in table.rows} == {"1 of 2 runs"}
@@ -366,7 +366,7 @@ class TestVerdicts:
     def test_a_favourite_that_missed_the_target_is_not_confirmed(self):
         def make(run):
             favourite = run.contender.label == "3B-NMD"
-            missed = favourite and run.case.matrix.shape[0] == 2000
+            missed = favourite and run.matrix.shape[0] == 2000
             return {"n_iter": 20, "time": 0.1 if favourite else 1, "error": 1.0 if missed else 5e-5}
 
         section = table3._section(Setup(Path("unused"), True), FakeResults(make))
@@ -398,10 +398,8 @@ class TestVerdicts:
 
     def test_start_errors(self):
         def make(run, worse=0.0):
-            (wanted,) = [
-                v for (n, r), v in table1.TABLE1.items() if (n, r) == (run.case.matrix.shape[0], run.case.rank)
-            ]
-            return {"start_error": wanted[run.case.init] + worse}
+            (wanted,) = [v for (n, r), v in table1.TABLE1.items() if (n, r) == (run.matrix.shape[0], run.rank)]
+            return {"start_error": wanted[run.init] + worse}
 
         setup = Setup(Path("unused"))
         good = table1._section(setup, FakeResults(make))
@@ -410,7 +408,7 @@ class TestVerdicts:
         assert {row[-1] for row in bad.blocks[1].rows} == {Strong("no")}
         assert good.claims[0].holds
         swapped = {"random": "tsvd", "tsvd": "random", "nuclear": "nuclear"}
-        shuffled = FakeResults(lambda run: {"start_error": table1.TABLE1[500, 8][swapped[run.case.init]]})
+        shuffled = FakeResults(lambda run: {"start_error": table1.TABLE1[500, 8][swapped[run.init]]})
         assert table1._section(setup, shuffled).claims[0].holds is False
 
     def curve(self, errors, early=1):

@@ -6,19 +6,17 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd import plot
-from relunmd.comparison import pictures
 from relunmd.comparison.comparison_result import Comparison, settling_time
-from relunmd.comparison.contenders import NMF, TSVD
-from relunmd.comparison.report import Block, Cell, Link, Paragraph, Part, Picture, Report, Section, Strong, Table
+from relunmd.comparison.contenders import NMF, TSVD, Array
+from relunmd.comparison.report import figures
+from relunmd.comparison.report.content import Block, Cell, Link, Paragraph, Picture, Report, Section, Strong, Table
 from relunmd.engine.matrix import Source
 from relunmd.plot import style
 from relunmd.plot.chart import Line
 from relunmd.plot.curves import convergence_chart, error_by_rank_chart, spectrum_chart
 
-Array = NDArray[Any]
 _BASELINES = {TSVD.label: "the truncated SVD", NMF.label: "NMF"}
 """The baselines as sentences call them."""
 _EXACT = 1e-12
@@ -38,7 +36,7 @@ def comparison_report(
     """Return the report, and write its pictures to the comparison's folder."""
     for path in (path for pattern in _PICTURES for path in found.folder.glob(pattern)):
         path.unlink()  # Of an earlier report, which may have had other ranks.
-    introduction: list[Part] = [
+    introduction: list[str | Link] = [
         "relunmd approximates a sparse nonnegative matrix by X ≈ max(0, WH) (",
         Link("Seraghiti et al. 2023", "https://arxiv.org/abs/2305.08687"),
         "). The error is ‖X − max(0, WH)‖ / ‖X‖. All algorithms have the same X and the same initial factors; only ",
@@ -50,7 +48,7 @@ def comparison_report(
     with_factors = next((rank for rank in reversed(found.ranks) if found.factors(rank)), None)
     if with_factors is not None:
         sections += _of_factors(found, with_factors, X, column_names)
-    names = Table(["name", "meaning"], [[label, summary] for label, summary in summaries.items()], "names")
+    names = Table(["name", "meaning"], list(summaries.items()), "names")
     sections.append(Section("names", "Names", [names]))
     title = f"{found.name}: algorithms compared"
     return Report(title, finding(found), [introduction, *found.notes], sections, found.settings, environments)
@@ -125,10 +123,9 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def _by_rank(found: Comparison) -> Section:
-    chart = error_by_rank_chart(found.errors(), f"Final error by rank: {found.name}")
-    top = found.ranks[-1]
+    chart, top = error_by_rank_chart(found.errors(), f"Final error by rank: {found.name}"), found.ranks[-1]
     alt = f"The smallest error that each reached, by rank. At rank {top}, best first: {', '.join(found.ranking(top))}."
-    block = pictures.drawing([chart], found.folder / "error_by_rank.png", alt)
+    block = figures.drawing([chart], found.folder / "error_by_rank.png", alt)
     return Section("error by rank", "Error by rank", [block])
 
 
@@ -140,7 +137,7 @@ def _over_time(found: Comparison) -> Section:
             lines = (Line("TSVD", errors[TSVD.label]),) if TSVD.label in errors else ()
             chart = convergence_chart(curves, f"Error over time at rank {rank}: {found.name}", lines=lines)
             alt = f"At the end, best first: {', '.join(f'{label} {error:.4g}' for label, error in errors.items())}."
-            blocks.append(pictures.drawing([chart], found.folder / f"convergence_{rank}.png", alt))
+            blocks.append(figures.drawing([chart], found.folder / f"convergence_{rank}.png", alt))
     text = (
         "The smallest error of an iteration up to each time, beginning with the common initial factors, whose "
         f"computation is not timed{'; means over the seeds' * _several_seeds(found)}. NMF has its own initialization, "
@@ -154,8 +151,8 @@ def _all_runs(found: Comparison) -> Section:
     columns = ["rank", "algorithm", "error", "range over the seeds", "to TSVD's", "iterations", "ms each", "s to 1 %"]
     rows: list[list[Cell]] = []
     for rank in found.ranks:
-        errors, first = _errors(found, rank), _first(found, rank)
-        rows += [_row(found, rank, label, errors, label in first) for label in errors]
+        errors = _errors(found, rank)
+        rows += [_row(found, rank, label, errors) for label in errors]
         rows += [[str(rank), label, *("–" * 6)] for label in found.labels if label not in errors]
     if not several:
         columns, rows = [*columns[:3], *columns[4:]], [[*row[:3], *row[4:]] for row in rows]
@@ -166,27 +163,25 @@ def _all_runs(found: Comparison) -> Section:
     return Section("table", "All results", [Table(columns, rows, "errors and times"), Paragraph(note)])
 
 
-def _row(found: Comparison, rank: int, label: str, errors: Mapping[str, float], first: bool) -> list[Cell]:
+def _row(found: Comparison, rank: int, label: str, errors: Mapping[str, float]) -> list[Cell]:
     runs, error, base = found.of(rank, label), errors[label], errors.get(TSVD.label, 0.0)
     spread = [run["error"] for run in runs]
     settled = [time for run in runs if (time := settling_time(run)) is not None]
-    shown: Cell = Strong(f"{error:.6g}") if first else f"{error:.6g}"
-    row = [str(rank), label, shown, f"{min(spread):.4g}–{max(spread):.4g}", "–", "–", "–", "–"]
+    shown: Cell = Strong(f"{error:.6g}") if label in _first(found, rank) else f"{error:.6g}"
+    row = [str(rank), label, shown, f"{min(spread):.4g}–{max(spread):.4g}", *("–" * 4)]
     if label != TSVD.label:
-        row[4] = _signed(error / base - 1) if base and max(error, base) >= _EXACT else "–"
+        if base and max(error, base) >= _EXACT:
+            share = error / base - 1
+            row[4] = f"{share:+.{1 if share > -0.995 else 4}%}".replace("-0.0%", "0.0%").replace("+0.0%", "0.0%")
         row[5] = f"{fmean(run['n_iter'] for run in runs):.0f}"
         row[6] = f"{1000 * fmean(run['time'] / run['n_iter'] for run in runs):.2f}"
-    row[7] = f"{fmean(settled):.3g}" if settled else "–"
+    if settled:
+        row[7] = f"{fmean(settled):.3g}"
     return row
 
 
 def _several_seeds(found: Comparison) -> bool:
     return any(len(found.of(rank, label)) > 1 for rank in found.ranks for label in found.labels)
-
-
-def _signed(share: float) -> str:
-    digits = 1 if share > -0.995 else 4
-    return f"{share:+.{digits}%}".replace("-0.0%", "0.0%").replace("+0.0%", "0.0%")
 
 
 def _of_factors(found: Comparison, rank: int, X: Source, column_names: Sequence[str] | None) -> list[Section]:
@@ -199,18 +194,18 @@ def _of_factors(found: Comparison, rank: int, X: Source, column_names: Sequence[
             "Rows of X and their approximations at this rank; then the rows of H as images, each divided by its "
             "largest entry: black is positive, gray is zero, white is negative."
         )
-        rows = pictures.where_possible(lambda: _rows_picture(found, rank, [*best[: _SHEETS - 2], *baselines], X))
-        components = pictures.where_possible(lambda: _components_picture(found, rank, [*best[:1], *baselines]))
+        rows = figures.where_possible(lambda: _rows_picture(found, rank, [*best[: _SHEETS - 2], *baselines], X))
+        components = figures.where_possible(lambda: _components_picture(found, rank, [*best[:1], *baselines]))
         sections.append(Section("images", f"Images at rank {rank}", [Paragraph(text), rows, components]))
     if column_names is not None:
         shown = dict.fromkeys([next(iter(factors)), *(label for label in (NMF.label,) if label in factors)])
-        named = [block for label in shown for block in _named_components(label, *factors[label], column_names)]
+        names = list(map(str, column_names))
+        named = [block for label in shown for block in _named_components(label, *factors[label], names)]
         sections.append(Section("columns", f"Largest columns of the components at rank {rank}", named))
-    title = f"Strength of components at rank {rank}: {found.name}"
-    chart = spectrum_chart(factors, title)
+    chart = spectrum_chart(factors, f"Strength of components at rank {rank}: {found.name}")
     alt = f"The singular values of WH, strongest first: {', '.join(factors)}."
     text = "The singular values of WH show how many components carry the approximation."
-    drawn = pictures.drawing([chart], found.folder / "spectrum.png", alt)
+    drawn = figures.drawing([chart], found.folder / "spectrum.png", alt)
     return [*sections, Section("components", f"Components at rank {rank}", [Paragraph(text), drawn])]
 
 
@@ -219,7 +214,7 @@ def _rows_picture(found: Comparison, rank: int, labels: Sequence[str], X: Source
     figure, (ax,) = style.figure(9.6, max(2.0, 0.69 * (1 + len(labels)) * min(2.0, height / width) + 0.5))
     title = f"Rows of {found.name} and their reconstructions at rank {rank}"
     plot.reconstructions(replace(found, labels=tuple(labels)), X, ax, rank=rank, title=title)
-    pictures.save(figure, found.folder / "reconstructions.png")
+    figures.save(figure, found.folder / "reconstructions.png")
     alt = f"Rows of X as images, and below them their reconstructions by {', '.join(labels)}."
     return Picture("reconstructions.png", alt)
 
@@ -228,7 +223,7 @@ def _components_picture(found: Comparison, rank: int, labels: Sequence[str]) -> 
     figure, axes = style.figure(3.4 * len(labels), 2.7, len(labels))
     for ax, label in zip(axes, labels, strict=True):
         plot.components(replace(found, labels=(label,)), ax, rank=rank)
-    pictures.save(figure, found.folder / "components.png")
+    figures.save(figure, found.folder / "components.png")
     return Picture("components.png", f"The components, rows of H, as images: {', '.join(labels)}.")
 
 

@@ -9,16 +9,12 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from relunmd.comparison.contenders import NMF, TSVD
-from relunmd.comparison.report import write_csv
+from relunmd.comparison.contenders import NMF, TSVD, Array
+from relunmd.comparison.report.report_files import write_csv, write_text
 from relunmd.errors import FileError
 from relunmd.io.archive import versions
-from relunmd.io.atomic import write_beside
-from relunmd.plot.chart import Series, number
-
-Array = NDArray[Any]
+from relunmd.plot.chart import Series
 
 
 @dataclass(frozen=True)
@@ -167,12 +163,12 @@ class Comparison:
         for run in self.runs:
             error = run["error"] if run["n_iter"] else None
             tsvd = base.get(run["rank"])
+            initialized = run["algorithm"] not in (TSVD.label, NMF.label)  # The baselines ignore the initial factors.
             row = {name: run[name] for name in ("rank", "algorithm", "seed")}
             row |= {"error": error, "error / TSVD's": error / tsvd if error is not None and tsvd else None}
             row |= {"iterations": run["n_iter"], "seconds": run["time"], "seconds to 1 %": settling_time(run)}
-            initialized = run["algorithm"] not in (TSVD.label, NMF.label)  # The baselines ignore the initial factors.
-            row["initial error"] = run["start_error"] if initialized else None
-            row["seconds of the initialization"] = run["start_time"] if initialized else None
+            row |= {"initial error": run["start_error"] if initialized else None}
+            row |= {"seconds of the initialization": run["start_time"] if initialized else None}
             rows.append(row | {"status": run["status"]})
         return rows
 
@@ -210,37 +206,21 @@ class Comparison:
             for run in runs:
                 if run["factors"] is not None and not re.fullmatch(r"factors/[0-9a-f]+\.npz", run["factors"]):
                     raise ValueError(f"{run['factors']!r} is not one of its files")
-            (m, n), sides = facts["shape"], facts["image_shape"]
-            return cls(
-                name=str(facts["name"]),
-                shape=(int(m), int(n)),
-                ranks=tuple(map(int, facts["ranks"])),
-                labels=tuple(map(str, facts["labels"])),
-                runs=runs,
-                settings=dict(facts["settings"]),
-                notes=list(facts["notes"]),
-                to_come=[(int(rank), str(label)) for rank, label in facts["to_come"]],
-                image_shape=None if sides is None else (int(sides[0]), int(sides[1])),
-                folder=Path(folder),
-            )
+            name, (m, n), sides, notes = str(facts["name"]), facts["shape"], facts["image_shape"], list(facts["notes"])
+            shape, ranks = (int(m), int(n)), tuple(map(int, facts["ranks"]))
+            labels, settings = tuple(map(str, facts["labels"])), dict(facts["settings"])
+            to_come = [(int(rank), str(label)) for rank, label in facts["to_come"]]
+            pixels = None if sides is None else (int(sides[0]), int(sides[1]))
+            return cls(name, shape, ranks, labels, runs, settings, notes, to_come, pixels, Path(folder))
         except (OSError, ValueError, KeyError, TypeError, IndexError) as reason:
-            raise FileError(
-                f"{path} must be a file written by a comparison; reading it failed: {reason!r}."
-            ) from reason
+            raise FileError(f"{path} must be a file written by a comparison; got {reason!r}.") from reason
 
     def write(self) -> None:
         """Write comparison.csv and comparison.json to the folder."""
-        rows = [
-            {
-                name: number(value) if isinstance(value, float) else "" if value is None else value
-                for name, value in row.items()
-            }
-            for row in self.table()
-        ]
+        rows = self.table()
         write_csv(self.folder / "comparison.csv", list(rows[0]) if rows else [], [list(row.values()) for row in rows])
         facts = {name: value for name, value in vars(self).items() if name != "folder"} | {"versions": versions()}
-        text = json.dumps(facts, ensure_ascii=False, allow_nan=False, indent=1)
-        write_beside(self.folder / "comparison.json", lambda out: out.write(text.encode("utf-8", "replace")))
+        write_text(self.folder / "comparison.json", json.dumps(facts, ensure_ascii=False, allow_nan=False, indent=1))
 
 
 def settling_time(run: Mapping[str, Any]) -> float | None:

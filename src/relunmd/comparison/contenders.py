@@ -163,10 +163,8 @@ def register(label: str, **settings: Any) -> Callable[[Any], Any]:
         raise InputError(f"label must be new; {label!r} already takes part.")
     try:
         written = json.loads(json.dumps(settings, allow_nan=False))
-    except (TypeError, ValueError) as reason:
-        raise InputError(
-            f"settings of {label!r} must be numbers, strings, lists or None; got {settings!r}."
-        ) from reason
+    except (TypeError, ValueError) as why:
+        raise InputError(f"settings of {label!r} must be numbers, strings, lists or None; got {settings!r}.") from why
 
     def decorate(method: Any) -> Any:
         if not callable(method):

@@ -5,15 +5,13 @@ beginning of the next, as it is in a series of measurements. Columns of counts a
 """
 
 from math import isqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from relunmd.comparison.contenders import Array
 from relunmd.engine.matrix import Source
 
-Array = NDArray[Any]
 _SMALLEST, _LARGEST, _FEWEST_ROWS = 6, 512, 20
 _SAMPLE = 1 << 22
 """Entries that are read."""

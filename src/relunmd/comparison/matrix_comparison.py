@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,8 @@ from relunmd.comparison.comparison_report import comparison_report
 from relunmd.comparison.comparison_result import Comparison, settling_time
 from relunmd.comparison.contenders import NMF, TSVD, Contender, Method, built_in, registered
 from relunmd.comparison.image_detection import guess_image_shape
-from relunmd.comparison.report import Report
-from relunmd.comparison.result_file import Results, check_folder
-from relunmd.comparison.run_plan import Case, Matrix, Run
+from relunmd.comparison.report.report_files import write_report
+from relunmd.comparison.result_file import Matrix, Results, Run, check_folder
 from relunmd.comparison.runner import Runner
 from relunmd.engine.blas_threads import usable_cores
 from relunmd.engine.distributed import refuse_distributed
@@ -31,7 +31,6 @@ from relunmd.plot.chart import shown_name
 from relunmd.plot.image_sheets import check_image_shape
 from relunmd.result import Status
 
-BASELINES = (TSVD, NMF)
 _MOST_KEPT = 1 << 26
 """Bytes of W and H up to which they are kept for the pictures."""
 
@@ -140,24 +139,21 @@ def compare(
         entries = make_problem(source, np.dtype(np.float64), 1, executor).facts
     pixels = guess_image_shape(source) if guess else pixels
     matrix = Matrix(str(name), source.shape, lambda: X, f"{source.shape} {entries.checksum}")
-    plan = _Plan(matrix, chosen_ranks, contenders, limits, seeds, init, pixels)
-    runner = Runner(Results(folder), display or ComparisonDisplay(), announce=display is None)
-    runs = plan.runs()
-    found: list[Comparison] = []
-
-    def report() -> Report:
-        found.append(plan.comparison(runner, plan.settings(entries.positives, guess)))
-        found[0].write()
-        names = None if column_names is None else list(map(str, column_names))
-        return comparison_report(found[0], source, names, plan.summaries(), runner.results.environments(runs))
-
-    runner.make_report(runs, report)
-    return found[0]
+    plan = _Plan(matrix, chosen_ranks, (*contenders, TSVD, NMF), limits, seeds, init, pixels)
+    runner, runs = Runner(Results(folder), display or ComparisonDisplay()), plan.runs()
+    with runner.made(runs):
+        found = plan.comparison(runner, runs, plan.settings(entries.positives, guess))
+        found.write()
+        environments = runner.results.environments(runs)
+        write_report(comparison_report(found, source, column_names, plan.summaries(), environments), folder)
+        if display is None:
+            runner.display.print(f"Report: {found.page}")
+    return found
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """The checked arguments of a comparison."""
+    """The checked arguments of a comparison; the baselines are the last contenders."""
 
     matrix: Matrix
     ranks: tuple[int, ...]
@@ -167,25 +163,18 @@ class _Plan:
     init: str
     pixels: tuple[int, int] | None
 
-    @property
-    def everyone(self) -> tuple[Contender, ...]:
-        return (*self.contenders, *BASELINES)
-
     def runs(self) -> list[Run]:
         """Return the runs by rank and seed, so that initial factors are computed once; the baselines once per rank."""
-        return [
-            self._run(rank, seed, contender)
-            for rank in self.ranks
-            for seed in self.seeds
-            for contender in (self.everyone if seed == self.seeds[0] else self.contenders)
-        ]
-
-    def _run(self, rank: int, seed: int, contender: Contender) -> Run:
-        most = _MOST_KEPT if rank == self.ranks[-1] else _MOST_KEPT // 8  # The report shows the largest rank.
-        keep = seed == self.seeds[0] and 8 * rank * sum(self.matrix.shape) <= most
-        # The SVD is one step, which may take longer than the time limit.
-        limits = Limits(None, 0, 1, None) if contender is TSVD else self.limits
-        return Run(Case(self.matrix, rank, limits, self.init, seed, keep), contender)
+        found = []
+        for rank, seed, contender in product(self.ranks, self.seeds, self.contenders):
+            first = seed == self.seeds[0]
+            most = _MOST_KEPT if rank == self.ranks[-1] else _MOST_KEPT // 8  # The report shows the largest rank.
+            keep = first and 8 * rank * sum(self.matrix.shape) <= most
+            # The SVD is one step, which may take longer than the time limit.
+            limits = Limits(None, 0, 1, None) if contender is TSVD else self.limits
+            if first or contender not in (TSVD, NMF):
+                found.append(Run(self.matrix, rank, limits, contender, self.init, seed, keep))
+        return found
 
     def settings(self, positives: int, guessed: bool) -> dict[str, str]:
         """Return the arguments as text."""
@@ -202,7 +191,7 @@ class _Plan:
             "zeros": f"{1 - positives / (m * n):.1%}",
             "rows": rows,
             "ranks": ", ".join(map(str, self.ranks)),
-            "algorithms": ", ".join(contender.label for contender in self.contenders),
+            "algorithms": ", ".join(contender.label for contender in self.contenders[:-2]),
             "baselines": "TSVD, max(0, X_r); NMF of scikit-learn, coordinate descent from NNDSVDa, which is timed",
             "each run": " or ".join(limits),
             "initialization": f"{self.init}, the same for all algorithms, not timed; {seeds}",
@@ -212,19 +201,19 @@ class _Plan:
     def summaries(self) -> dict[str, str]:
         """Return what each label stands for."""
         known = {name: algorithm.summary for name, algorithm in ALGORITHMS.items()}
-        names = {contender.label: contender.settings.get("algorithm") for contender in self.everyone}
-        found = {label: known.get(str(name), "a registered method") for label, name in names.items()}
+        names = {contender.label: str(contender.settings.get("algorithm")) for contender in self.contenders}
+        found = {label: known.get(name, "a registered method") for label, name in names.items()}
         return found | {NMF.label: "scikit-learn's nonnegative matrix factorization, X ≈ WH with W, H ≥ 0"}
 
-    def comparison(self, runner: Runner, settings: Mapping[str, str]) -> Comparison:
+    def comparison(self, runner: Runner, planned: Sequence[Run], settings: Mapping[str, str]) -> Comparison:
         """Return the comparison object."""
         runs: list[dict[str, Any]] = []
-        remarks: dict[str, dict[str, set[int]]] = {}
-        name, results, to_come, planned = self.matrix.name, runner.results, [], self.runs()
+        remarks: dict[str, dict[str, list[str]]] = {}
+        name, results, to_come = self.matrix.name, runner.results, []
         for run in planned:
-            label, rank, record, remark = run.contender.label, run.case.rank, results.get(run), ""
+            label, rank, record, remark = run.contender.label, run.rank, results.get(run), ""
             if record is not None:
-                facts = {"algorithm": label, "rank": rank, "seed": run.case.seed, "factors": results.factors_file(run)}
+                facts = {"algorithm": label, "rank": rank, "seed": run.seed, "factors": results.factors_file(run)}
                 runs.append(facts | {key: record[key] for key in _KEPT})
                 remark = _remark(record)
             elif run.key in runner.failed:
@@ -232,20 +221,20 @@ class _Plan:
             elif runner.interrupted:
                 to_come.append((rank, label))
             if remark:
-                remarks.setdefault(remark, {}).setdefault(label, set()).add(rank)
+                remarks.setdefault(remark, {}).setdefault(label, []).append(str(rank))
         reason = runner.missing.get(name, "").removeprefix(f"{name}: ")
         if reason and not runs:
             raise InputError(reason)
         notes = []
         for remark, by_label in remarks.items():
-            where = [f"{label} at rank {' and '.join(map(str, sorted(ranks)))}" for label, ranks in by_label.items()]
+            where = [f"{label} at rank {' and '.join(dict.fromkeys(ranks))}" for label, ranks in by_label.items()]
             notes.append(f"{', '.join(where)} {remark}.")
         notes += [f"The rest could not be run: {reason}"] if reason else []
         notes += [f"It was interrupted: {len(to_come)} of {len(planned)} runs are missing."] if to_come else []
         initial = {run["seed"]: run["start_error"] for run in runs if run["rank"] == self.ranks[-1]}
         if len(initial) > 1 and max(initial.values()) <= 1.001 * min(initial.values()):
             notes.append(f"The {self.init} initializations of different seeds are nearly the same; use random ones.")
-        labels = tuple(contender.label for contender in self.everyone)
+        labels = tuple(contender.label for contender in self.contenders)
         shape, folder = self.matrix.shape, results.folder
         return Comparison(name, shape, self.ranks, labels, runs, settings, notes, to_come, self.pixels, folder)
 

@@ -1,16 +1,18 @@
-"""The file of results: one JSON line per finished run, written as soon as it is finished.
+"""Runs, what distinguishes them, and the file of their results: one JSON line per run, written when it is finished.
 
 A line is on the disk before the next run begins. A line that a kill cut short is dropped when the file is opened again.
 Factors are in files of their own beside it.
 """
 
+import hashlib
 import json
 import logging
 import os
 import platform
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,13 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from relunmd.comparison.run_plan import Run
+from relunmd.comparison.contenders import Contender
 from relunmd.comparison.timed_run import InitialFactors, Trajectory
 from relunmd.engine.blas_threads import usable_cores
 from relunmd.errors import InputError, RelunmdError
 from relunmd.io.archive import versions
 from relunmd.io.atomic import write_beside
+from relunmd.loop.criteria import Limits
 
 log = logging.getLogger("relunmd")
 Record = dict[str, Any]
@@ -34,6 +37,62 @@ _BEGINNING = b'{"matrix"'
 
 MOST_POINTS = 600
 """How many points of a curve are kept: all of the first iterations, and fewer and fewer of the later ones."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix by name; `load` returns it when it is needed, and `mark` distinguishes it from others of that name."""
+
+    name: str
+    shape: tuple[int, int]
+    load: Callable[[], Any] = field(compare=False, repr=False)
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A contender on a matrix, from an initialization, within limits; `keep_factors` saves the best W and H."""
+
+    matrix: Matrix
+    rank: int
+    limits: Limits
+    contender: Contender
+    init: str = "nuclear"
+    seed: int = 0
+    keep_factors: bool = False
+
+    @property
+    def expected_seconds(self) -> float:
+        """A guess of the time that it takes without the initialization."""
+        m, n = self.matrix.shape
+        if self.limits.max_iter == 0:
+            return 1e-3
+        if self.limits.target_error is None and self.limits.max_time is not None:
+            return 1.3 * self.limits.max_time  # All of it, and scoring.
+        return 1e-6 * m * n
+
+    @property
+    def expected_initialization(self) -> float:
+        """A guess of the seconds that the initialization takes."""
+        m, n = self.matrix.shape
+        return 1e-9 * m * n * min(m, n) if self.init == "nuclear" else 1e-7 * m * n
+
+    def facts(self) -> dict[str, Any]:
+        """Return what distinguishes this run from others, as it is written to the results."""
+        matrix = f"{self.matrix.name} #{self.matrix.mark}" if self.matrix.mark else self.matrix.name
+        limits = {name: getattr(self.limits, name) for name in ("target_error", "max_iter", "max_time")}
+        contender = {"contender": self.contender.label, "settings": dict(self.contender.settings)}
+        return {"matrix": matrix, "rank": self.rank, "init": self.init, "seed": self.seed} | limits | contender
+
+    @property
+    def key(self) -> str:
+        """The facts as one string."""
+        return json.dumps(self.facts(), sort_keys=True)
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file of factors."""
+        return f"{hashlib.sha256(self.key.encode()).hexdigest()[:16]}.npz"
 
 
 def check_folder(output: str | Path, kind: str, other: str) -> Path:
@@ -79,7 +138,7 @@ class Results:
 
     def has(self, run: Run) -> bool:
         """Return whether a run is complete, including its factors if they are kept."""
-        return run.key in self._records and (not run.case.keep_factors or self.factors_file(run) is not None)
+        return run.key in self._records and (not run.keep_factors or self.factors_file(run) is not None)
 
     def factors_file(self, run: Run) -> str | None:
         """Return the file of the factors of a run, relative to the folder, or None."""
@@ -88,26 +147,18 @@ class Results:
 
     def add(self, run: Run, initial: InitialFactors, trajectory: Trajectory) -> Record:
         """Write a finished run, and return its record."""
-        times, errors = trajectory.times, trajectory.errors
-        kept = _kept_points(errors)
-        record = run.facts() | {
-            "error": trajectory.error,
-            "n_iter": len(errors) - 1,
-            "time": round(times[-1], 6),
-            "start_error": initial.error,
-            "start_time": round(initial.seconds, 6),
-            "status": trajectory.status,
-            "curve": {
-                "iteration": kept,
-                "time": [float(f"{times[i]:.6g}") for i in kept],
-                "error": [float(f"{errors[i]:.9g}") for i in kept],
-            },
-            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            "environment": self._environment,
-        }
+        kept = _kept_points(trajectory.errors)
+        times = [float(f"{trajectory.times[i]:.6g}") for i in kept]
+        errors = [float(f"{trajectory.errors[i]:.9g}") for i in kept]
+        record = run.facts() | {"error": trajectory.error, "n_iter": len(trajectory.errors) - 1}
+        record |= {"time": round(trajectory.times[-1], 6), "start_error": initial.error}
+        record |= {"start_time": round(initial.seconds, 6), "status": trajectory.status}
+        record["curve"] = {"iteration": kept, "time": times, "error": errors}
+        record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
+        record["environment"] = self._environment
         line = json.dumps(record, allow_nan=False).encode() + b"\n"
         with self._writing():
-            if run.case.keep_factors and trajectory.best is not None:
+            if run.keep_factors and trajectory.best is not None:
                 W, H = trajectory.best
                 (self.folder / "factors").mkdir(exist_ok=True)
                 write_beside(self.folder / "factors" / run.file_name, lambda out: np.savez(out, W=W, H=H))
@@ -182,19 +233,11 @@ def _kept_points(errors: Sequence[float]) -> list[int]:
 
 def _environment() -> dict[str, Any]:
     """Return the machine and the versions, as far as results and times depend on them."""
-    packages = versions()
+    packages, facts = versions(), Path("/proc/cpuinfo")
     blas = {f"{found['internal_api']} {found['version']}" for found in threadpool_info() if found["user_api"] == "blas"}
-    return {
-        "python": packages.pop("python"),
-        "versions": packages,
-        "blas": sorted(blas),
-        "machine": f"{platform.system()} {platform.machine()}, {_processor()}",
-        "cores": usable_cores(),
-    }
-
-
-def _processor() -> str:
-    facts = Path("/proc/cpuinfo")
     text = facts.read_text(encoding="utf-8", errors="replace") if facts.exists() else ""
     model = re.search(r"^model name\s*:(.*)$", text, re.MULTILINE)
-    return model[1].strip() if model else platform.processor() or "unknown processor"
+    processor = model[1].strip() if model else platform.processor() or "unknown processor"
+    machine = f"{platform.system()} {platform.machine()}, {processor}"
+    found = {"python": packages.pop("python"), "versions": packages, "blas": sorted(blas)}
+    return found | {"machine": machine, "cores": usable_cores()}

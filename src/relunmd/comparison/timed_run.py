@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd import memory
 from relunmd.algorithm.tsvd import TSVD
 from relunmd.arguments import check_random_state
-from relunmd.comparison.contenders import Contender
+from relunmd.comparison.contenders import Array, Contender
 from relunmd.engine import kernels
 from relunmd.engine.blas_threads import one_blas_thread, usable_cores
 from relunmd.engine.executor import ThreadExecutor
@@ -27,7 +26,6 @@ from relunmd.loop.criteria import Limits
 from relunmd.memory_check import check_memory
 from relunmd.result import Status
 
-Array = NDArray[Any]
 _FLOAT = np.dtype(np.float64)
 
 

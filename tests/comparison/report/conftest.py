@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from relunmd.comparison.report import Claim, Code, Drawing, Link, Paragraph, Picture, Report, Section, Strong, Table
+from relunmd.comparison.report.content import (
+    Claim,
+    Code,
+    Drawing,
+    Link,
+    Paragraph,
+    Picture,
+    Report,
+    Section,
+    Strong,
+    Table,
+)
 from relunmd.plot.chart import Axis, Chart, Line, Series
 
 MACHINE = {"python": "3", "versions": {"numpy": "2"}, "blas": [], "machine": "a <machine>", "cores": 2}

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from relunmd.comparison.report import write_csv
+from relunmd.comparison.report.report_files import write_csv
 
 
 @pytest.mark.parametrize("label", ["=HYPERLINK(1)", "+1+cmd", "-1+cmd", "@SUM(A1)", "\t=1", "\n=1"])

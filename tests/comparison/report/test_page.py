@@ -7,7 +7,7 @@ import pytest
 
 import relunmd
 from relunmd import datasets
-from relunmd.comparison.report import write_report
+from relunmd.comparison.report.report_files import write_report
 from tests.browser import browsing, needs_browser
 from tests.comparison.conftest import silent
 from tests.comparison.report.conftest import NASTY, report_with

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from matplotlib.markers import MarkerStyle
 
-from relunmd.comparison.report import Claim, Paragraph, Picture, Report, Section, Table, html, markdown, write_report
-from relunmd.comparison.report.page import sort_value
+from relunmd.comparison.report.content import Claim, Paragraph, Picture, Report, Section, Table
+from relunmd.comparison.report.markdown import markdown
+from relunmd.comparison.report.page import html, sort_value
+from relunmd.comparison.report.report_files import write_report
 from relunmd.errors import RelunmdError
 from relunmd.plot import style
 from relunmd.plot.chart import Axis, Chart, Line, Series, line_styles, number
@@ -257,7 +259,7 @@ class TestCharts:
         assert line_styles(["b", "a"])["a"] == line_styles(["a", "qn", "b"])["a"] == line_styles(["a"])["a"]
 
     def test_an_empty_chart_is_drawn(self, tmp_path):
-        from relunmd.comparison.report import Drawing
+        from relunmd.comparison.report.content import Drawing
 
         chart = Chart("none", Axis("x", log=True), Axis("y"), (Series("a", (), ()),))
         page = html(Report("t", "f", [], [Section("s", "S", [Drawing([chart], None, "alt")])], {}, []), tmp_path)
@@ -272,7 +274,7 @@ class TestCharts:
         assert Chart("t", Axis("x"), Axis("y", log=log), ()).freer_side(Line("level", 0.5)) == "right"
 
     def test_a_single_point_is_seen(self, tmp_path):
-        from relunmd.comparison.report import Drawing
+        from relunmd.comparison.report.content import Drawing
 
         chart = Chart("one", Axis("x", log=True), Axis("y", log=True), (Series.of("a", [1], [0.5]),))
         page = html(Report("t", "f", [], [Section("s", "S", [Drawing([chart], None, "alt")])], {}, []), tmp_path)

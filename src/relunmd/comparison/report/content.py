@@ -104,9 +104,7 @@ class Claim:
 
     @property
     def verdict(self) -> Cell:
-        if self.holds is None:
-            return "not seen"
-        return "confirmed" if self.holds else Strong("not confirmed")
+        return {None: "not seen", True: "confirmed"}.get(self.holds, Strong("not confirmed"))
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,6 @@ class Report:
         sentences = [MIXED] if len(self.environments) > 1 else []
         for found in self.environments:
             versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
-            blas = ", ".join(found["blas"]) or "unknown"
-            python = f"Python {found['python']}, {versions}, BLAS: {blas}."
+            python = f"Python {found['python']}, {versions}, BLAS: {', '.join(found['blas']) or 'unknown'}."
             sentences.append(f"{found['machine']}, {found['cores']} cores; {python}")
         return sentences

@@ -17,8 +17,8 @@ from typing import Any
 
 from relunmd._util import need, printable
 from relunmd.comparison.report import content
-from relunmd.comparison.report.chart_svg import DARK_COLORS, FRAMES, chart_svg, swatch_svg
 from relunmd.comparison.report.content import Cell, Report, plain_text
+from relunmd.comparison.report.figures import DARK_COLORS, FRAMES, chart_svg, swatch_svg
 from relunmd.errors import MissingDependencyError
 from relunmd.plot.chart import Chart, line_styles
 

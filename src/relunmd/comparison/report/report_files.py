@@ -10,6 +10,7 @@ from relunmd.comparison.report.markdown import markdown
 from relunmd.comparison.report.page import html
 from relunmd.errors import MissingDependencyError, RelunmdError
 from relunmd.io.atomic import write_beside
+from relunmd.plot.chart import number
 
 
 def write_report(report: Report, folder: Path) -> Path:
@@ -22,10 +23,10 @@ def write_report(report: Report, folder: Path) -> Path:
     """
     page, text = folder / "report.html", folder / "report.md"
     try:
-        _write(text, markdown(report))
+        write_text(text, markdown(report))
         write_csv(folder / "points.csv", ("section", "chart", "curve", "x", "y", "x is", "y is"), _points(report))
         try:
-            _write(page, html(report, folder))
+            write_text(page, html(report, folder))
         except MissingDependencyError:
             page.unlink(missing_ok=True)  # It would be the page of an earlier run.
             return text
@@ -49,17 +50,17 @@ def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object
     """Write a table as CSV in UTF-8, with an apostrophe before text that a spreadsheet would execute as a formula."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows(map(_cell, row) for row in (columns, *rows))
-    _write(path, text.getvalue())
+    write_text(path, text.getvalue())
 
 
 def _cell(value: object) -> object:
-    """Return a cell that a spreadsheet does not execute; numbers, also as text, are unchanged.
+    """Return a cell that a spreadsheet does not execute; numbers as text are unchanged, others have six digits.
 
     >>> [_cell(value) for value in ("=1+1", "-0.5", -0.5, "qn", "@sum")]
-    ["'=1+1", '-0.5', -0.5, 'qn', "'@sum"]
+    ["'=1+1", '-0.5', '-0.5', 'qn', "'@sum"]
     """
     if not isinstance(value, str):
-        return value
+        return number(value) if isinstance(value, float) else value
     value = value.replace("\r", "\n")  # The csv module does not quote carriage returns.
     if not value.startswith(("=", "+", "-", "@", "\t", "\n")):
         return value
@@ -70,6 +71,6 @@ def _cell(value: object) -> object:
     return value
 
 
-def _write(path: Path, text: str) -> None:
-    # File names may contain surrogates, which UTF-8 cannot encode.
+def write_text(path: Path, text: str) -> None:
+    """Write text in UTF-8; surrogates, which file names may contain, are replaced."""
     write_beside(path, lambda out: out.write(text.encode("utf-8", "replace")))

@@ -1,4 +1,4 @@
-"""Charts and legend entries as SVG for the page: drawn by Matplotlib, then adapted to the page.
+"""Charts and pictures of a report, drawn by Matplotlib: PNG files beside it, and SVG inside the page.
 
 The page's security policy refuses style attributes, so they become presentation attributes, which the page's style
 sheet can override: this is how colors follow the light and the dark scheme. Text remains text.
@@ -6,12 +6,16 @@ sheet can override: this is how colors follow the light and the dark scheme. Tex
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from relunmd._util import printable
+from relunmd.comparison.report.content import Drawing, Paragraph, Picture
+from relunmd.errors import MissingDependencyError
+from relunmd.io.atomic import write_beside
 from relunmd.plot import style
 from relunmd.plot.chart import LINE_STYLES, Chart, LineStyle
 
@@ -23,6 +27,36 @@ DARK_COLORS = "".join(
     for one in LINE_STYLES
 )
 """Style sheet that replaces the colors of the line styles on a dark background."""
+
+
+def drawing(charts: Sequence[Chart], path: Path, alt: str) -> Drawing:
+    """Save charts side by side as a picture with one legend, and return them for the report."""
+    several = len(charts) > 1
+    beside = 1.7 if several or len(charts[0].series) > style.MOST_INSIDE else 0.0
+    try:
+        made, axes = style.figure(6.0 * len(charts) + beside if several else 7.6 + beside, 4.6, len(charts))
+    except MissingDependencyError:
+        return Drawing(charts, None, alt)
+    for chart, ax in zip(charts, axes, strict=True):
+        style.draw(chart, ax, legend=not several)
+    if several:
+        style.outer_legend(made, axes[0])
+    save(made, path)
+    return Drawing(charts, Picture(path.name, alt), alt)
+
+
+def where_possible(draw: Callable[[], Picture]) -> Picture | Paragraph:
+    """Return the picture, or a paragraph that names the missing package."""
+    try:
+        return draw()
+    except MissingDependencyError as reason:
+        return Paragraph(str(reason))
+
+
+def save(made: Any, path: Path) -> None:
+    """Write a figure as PNG."""
+    with style.no_glyph_warnings():
+        write_beside(path, lambda out: made.savefig(out, format="png"))
 
 
 def chart_svg(chart: Chart, frame: str, label: str, salt: str) -> str:
