@@ -78,7 +78,10 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
         client = needs[0].client if needs else current_client()
     declared = None
     if isinstance(X, list | tuple):
-        parts = _checked_parts(X)
+        kinds, parts = (dask_module("dask.delayed").Delayed, dask_module().Future), list(X)
+        wrong = [type(part).__name__ for part in parts if not isinstance(part, kinds)]
+        if wrong:
+            raise InputError(f"The parts of X must be dask.delayed values or futures; got {wrong[0]}.")
     else:
         X = _by_rows(X)
         if futures_of(X):  # to_delayed() of a graph on top of futures would lose these.
@@ -93,7 +96,7 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
     futures = {index: client.compute(part) for index, part in enumerate(parts) if _has_futures(part)}
     optimize = dask_module("dask").optimize  # Reduces a graph for all of X to what one part needs.
     loaders = [None if i in futures else ComputedPart(optimize(part)[0]) for i, part in enumerate(parts)]
-    source = ClusterSource(client, loaders, futures, declared, needs)
+    source = ClusterSource(client, loaders, futures, declared or [1.0] * len(parts), needs)
     if declared is not None and (source.heights != declared or source.shape[1] != X.shape[1]):
         source.close()
         raise InputError(f"The chunks of X must have the sizes X declares, {X.shape} in total. Got {source.shape}.")
@@ -107,14 +110,6 @@ def _has_futures(part: Any) -> bool:
     graph = dict(part.__dask_graph__())
     needed = {key for task in graph.values() for key in getattr(task, "dependencies", ())}
     return bool(dask_module("distributed.client").futures_of(part)) or not graph.keys() >= needed
-
-
-def _checked_parts(X: Any) -> list[Any]:
-    kinds = dask_module("dask.delayed").Delayed, dask_module().Future
-    wrong = [type(part).__name__ for part in X if not isinstance(part, kinds)]
-    if wrong:
-        raise InputError(f"The parts of X must be dask.delayed values or futures. Got {wrong[0]}.")
-    return list(X)
 
 
 def _by_rows(X: Any) -> Any:

@@ -4,12 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd._util import need
 from relunmd.engine.matrix import CsrSource, DenseSource
 from relunmd.engine.matrix.source import InMemory, refuse_masked
 from relunmd.errors import FileError, InputError
+
+Array = NDArray[Any]
 
 
 def dask_module(name: str = "distributed") -> Any:
