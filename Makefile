@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo reproduce test lint types imports pytest bench clean
+.PHONY: demo test lint types imports structure pytest bench reproduce clean
 
 $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("relunmd needs Python 3.11 or later; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
@@ -19,7 +19,7 @@ demo: $(READY)
 reproduce: $(READY)
 	$(BIN)/python -m reproduction $(ARGS)
 
-test: lint types imports pytest
+test: lint types imports structure pytest
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -30,6 +30,9 @@ types: $(READY)
 
 imports: $(READY)
 	$(BIN)/lint-imports
+
+structure: $(READY)
+	$(BIN)/python -m tests.structure
 
 pytest: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup

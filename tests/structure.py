@@ -50,10 +50,9 @@ def functions(tree):
 
 
 def size(function):
-    """Lines of a function without its docstring."""
-    first = function.body[0]
-    has_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    return len(lines_of(function)) - (len(lines_of(first)) if has_docstring else 0)
+    """Lines of the body of a function without its docstring."""
+    body = function.body[1:] if ast.get_docstring(function) and len(function.body) > 1 else function.body
+    return body[-1].end_lineno - body[0].lineno + 1
 
 
 def parameters(function):

@@ -430,7 +430,7 @@ def test_n_jobs_as_scikit_learn_counts_it(monkeypatch):
 def test_warnings_only_for_limits_that_came_before_tol(digits):
     with pytest.warns(ConvergenceWarning, match=r"ended by max_iter=3 before the error, now 0\.\d+, stopped improving"):
         model(4, max_iter=3).fit(digits)
-    with pytest.warns(ConvergenceWarning, match="Increase max_time, or tol"):
+    with pytest.warns(ConvergenceWarning, match="Increase max_time or tol"):
         model(4, max_time=1e-9).fit(digits)
     assert model(4, max_iter=3, tol=0).fit(digits).status_ is Status.MAX_ITER
     assert model(4, tol=0.01).fit(digits).status_ is Status.CONVERGED
@@ -473,7 +473,7 @@ def test_ridge(digits):
     )
     own = model(6, max_iter=60, tol=0, algorithm=relunmd.QuasiNewton(ridge=0.01)).fit(digits)
     np.testing.assert_array_equal(own.transform(digits), W)
-    with pytest.raises(InputError, match="ridge must be given once"):
+    with pytest.raises(InputError, match="ridge must be given only once"):
         model(6, algorithm=relunmd.QuasiNewton(ridge=0.1), ridge=0.2).fit(digits)
     before = ridged.score(digits)
     for start in range(0, 200, 20):
@@ -549,7 +549,7 @@ class TestPartialFit:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_components": 0}, "n_components must be an integer from 1 to 12, the smaller of n_samples and n_features"),
+        ({"n_components": 0}, "n_components must be an integer between 1 and min(n_samples, n_features) = 12"),
         ({"n_components": 13}, "got n_components=13 with n_samples=20, n_features=12"),
         ({"n_components": 2.0}, "got n_components=2.0"),
         ({"algorithm": "svd"}, "algorithm must be one of auto, naive"),
@@ -598,7 +598,7 @@ def test_a_stored_group_and_names_of_an_earlier_fit(digits, tmp_path):
             group.create_dataset(part, data=getattr(rows, part))
         found = estimator.fit_transform(group)
         assert not hasattr(estimator, "feature_names_in_")
-        with pytest.raises(InputError, match="partial_fit takes rows in memory"):
+        with pytest.raises(InputError, match="partial_fit needs rows in memory"):
             estimator.partial_fit(group)
     np.testing.assert_array_equal(estimator.transform(digits), found)
 

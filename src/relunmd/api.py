@@ -40,8 +40,6 @@ from relunmd.loop.driver import solve
 from relunmd.memory_check import check_memory
 from relunmd.result import Decomposition
 
-__all__ = ["algorithms", "decompose", "inits"]
-
 log = logging.getLogger("relunmd")
 
 Initialization = str | Init | Decomposition | tuple[ArrayLike, ArrayLike]

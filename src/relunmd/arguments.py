@@ -23,23 +23,6 @@ from relunmd.loop.callback import Callback
 from relunmd.loop.criteria import Limits
 from relunmd.result import Decomposition
 
-__all__ = [
-    "check_algorithm",
-    "check_callback",
-    "check_candidates",
-    "check_checkpoint",
-    "check_components",
-    "check_count",
-    "check_dtype",
-    "check_init",
-    "check_limits",
-    "check_penalty",
-    "check_random_state",
-    "check_rank",
-    "check_ridge",
-    "check_threads",
-]
-
 Array = NDArray[Any]
 _OUR_STREAM = (2023,)
 _MOST_THREADS = 64

@@ -27,8 +27,6 @@ from relunmd.estimator_base import MatrixTransformer, shape_of
 from relunmd.new_rows import FittedRows, InitialRows, learn_rows, sampled_rows, solve_rows
 from relunmd.result import Decomposition, Status
 
-__all__ = ["ReLUNMD"]
-
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
 

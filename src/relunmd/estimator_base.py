@@ -20,8 +20,6 @@ from relunmd.errors import InputError
 from relunmd.new_rows import FittedRows
 from relunmd.result import Decomposition, Status
 
-__all__ = ["MatrixTransformer", "shape_of"]
-
 
 class MatrixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A scikit-learn transformer of nonnegative matrices, wherever they are stored."""

@@ -25,8 +25,6 @@ from relunmd.engine.problem_setup import check_matrix, executor_for, make_proble
 from relunmd.engine.row_newton import known_rows, spread
 from relunmd.errors import FileError
 
-__all__ = ["FittedRows", "InitialRows", "fit_rows", "learn_rows", "sampled_rows", "solve_rows"]
-
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
 

@@ -1,4 +1,4 @@
-"""What a run hands back: the factors, how good they are, how they came about, and why it ended."""
+"""The result of a run: factors, error, history, and why it ended."""
 
 import os
 import re
@@ -16,29 +16,27 @@ from relunmd.errors import InputError
 from relunmd.io.archive import amount, count, file_errors, plain, read_archive, write_archive
 from relunmd.io.atomic import check_path, write_beside, writing
 
-__all__ = ["Decomposition", "History", "Status"]
-
 Array = NDArray[Any]
 
 _MODEL = "model"
 _VERSION = 1
-"""Of the form of a saved model. What it means for the members is in `Decomposition.save` and `_loaded`."""
+"""Version of the file format of a saved model."""
 _COLUMN = "history."
 _MAIN = ("iteration", "time", "error", "passes")
 _MOST_MATLAB = 2**31
 
 
 class Status(Enum):
-    """Why a run ended; the value is the sentence for people."""
+    """Why a run ended; the value is a sentence."""
 
     TARGET = "The error reached target_error."
     CONVERGED = "The error stopped improving."
-    MAX_ITER = "The iteration limit max_iter was reached; a larger one would go on."
-    MAX_TIME = "The time limit max_time was reached; a larger one would go on."
-    CALLBACK = "The callback asked to stop."
-    INTERRUPTED = "The run was interrupted; the best factors found until then are kept."
-    READ_FAILED = "X could not be read any more; the best factors found before that are kept."
-    FAILED = "A value that is not finite came up; the best factors found before it are kept."
+    MAX_ITER = "The iteration limit max_iter was reached."
+    MAX_TIME = "The time limit max_time was reached."
+    CALLBACK = "The callback stopped the run."
+    INTERRUPTED = "The run was interrupted; the best factors so far are returned."
+    READ_FAILED = "X could no longer be read; the best factors so far are returned."
+    FAILED = "A value was not finite; the best factors so far are returned."
 
     @property
     def message(self) -> str:
@@ -47,17 +45,19 @@ class Status(Enum):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class History:
-    """The course of a run: arrays with one entry an iteration, entry 0 being the start.
+    """Arrays with one entry for each iteration; entry 0 is the initialization.
 
     Attributes
     ----------
-    iteration : 0, 1, 2, …
-    time : seconds since the call
-    error : relative error of the factors that the algorithm held then; it may rise, and the
-        smallest is that of the factors handed back
-    passes : looks at all of X (or at an array of its size) in the start and the iterations
-    extra : columns that only some algorithms have (``beta``, ``sigma2``, ``log_likelihood`` …) by
-        name; each can be reached as an attribute of the history too
+    iteration : ndarray of int
+    time : ndarray
+        Seconds since the call.
+    error : ndarray
+        Relative error of the factors at that iteration. It may increase; the smallest is that of the result.
+    passes : ndarray of int
+        Passes over X (or over an array of its size) so far, including the initialization.
+    extra : dict of str to ndarray
+        Columns that only some algorithms have (``beta``, ``sigma2``, ``log_likelihood`` …); each is also an attribute.
     """
 
     iteration: Array
@@ -68,13 +68,13 @@ class History:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, float]]) -> "History":
-        """A history from one mapping an iteration."""
+        """Build a history from one mapping for each iteration."""
         columns = {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
         return cls.from_columns(columns)
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Array]) -> "History":
-        """A history from its columns by name."""
+        """Build a history from its columns by name."""
         main = {name: columns.get(name, np.array([])) for name in _MAIN}
         return cls(**main, extra={name: column for name, column in columns.items() if name not in _MAIN})
 
@@ -101,22 +101,29 @@ class History:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Decomposition:
-    """X ≈ max(0, WH).
+    """The result of `decompose`: X ≈ max(0, WH).
 
     Attributes
     ----------
-    W : ndarray of shape (m, rank); where X was on Dask, a Dask array in the same chunks of rows
+    W : ndarray of shape (m, rank)
+        If X was on Dask, a Dask array in the same chunks of rows.
     H : ndarray of shape (rank, n)
-        Together the balanced SVD of WH, strongest component first, each row of H with its
-        largest entry positive.
-    error : ‖X − max(0, WH)‖ / ‖X‖
-    n_iter, best_iter : iterations made, and the one that W and H are of
-    time, init_time : seconds of the whole run, and of the start within it
-    status, message : why the run ended, as a `Status` and as a sentence
-    algorithm, init : their names
-    settings : what the algorithm was set to
-    history : the course of the run
-    fingerprint : what identifies X: shape, dtype, number of nonzeros, sum, Frobenius norm and a checksum
+        W and H are the balanced SVD of WH, strongest component first; the largest entry of each row of H is positive.
+    error : float
+        ‖X − max(0, WH)‖ / ‖X‖.
+    n_iter, best_iter : int
+        Number of iterations, and the iteration of W and H.
+    time, init_time : float
+        Seconds of the run, and of the initialization.
+    status, message : Status, str
+        Why the run ended.
+    algorithm, init : str
+        Names of the algorithm and of the initialization.
+    settings : dict
+        Settings of the algorithm.
+    history : History
+    fingerprint : Fingerprint or None
+        What identifies X: shape, dtype, number of nonzeros, sum, Frobenius norm and a checksum.
 
     Examples
     --------
@@ -165,17 +172,19 @@ class Decomposition:
         )
 
     def reconstruct(self, rows: slice | ArrayLike | None = None, relu: bool = True) -> Array:
-        """max(0, WH), or WH itself, for some rows or all of them.
+        """Return max(0, WH), or WH itself, for some rows or all of them.
 
         Parameters
         ----------
-        rows : a slice, a row number or several; None for all
-        relu : False gives WH, whose negative entries say how surely an entry is zero
+        rows : slice, int or array-like of int, optional
+            By default all rows.
+        relu : bool, default=True
+            False returns WH; the more negative an entry, the more surely the entry of X is zero.
 
         Returns
         -------
-        ndarray of shape (number of rows, n); that is also the memory it takes. Where W is a Dask array, another one,
-        which is not computed yet.
+        X : ndarray of shape (number of rows, n)
+            If W is a Dask array, a Dask array that is not computed yet.
         """
         part = self.W if rows is None else self.W[rows if isinstance(rows, slice) else np.atleast_1d(rows)]
         if not isinstance(part, np.ndarray):
@@ -187,8 +196,18 @@ class Decomposition:
         return np.asarray(Theta)
 
     def scores(self, rows: ArrayLike, columns: ArrayLike) -> Array:
-        """Entries of WH at the places (rows[i], columns[i]), without forming the rest.
+        """Return the entries of WH at (rows[i], columns[i]), without forming the rest.
 
+        Parameters
+        ----------
+        rows, columns : int or array-like of shape (k,)
+
+        Returns
+        -------
+        scores : ndarray of shape (k,)
+
+        Examples
+        --------
         >>> import numpy as np, relunmd
         >>> d = relunmd.decompose(np.eye(10), rank=5, random_state=0)
         >>> bool(np.allclose(d.scores([0, 3], [0, 4]), d.reconstruct(relu=False)[[0, 3], [0, 4]]))
@@ -202,19 +221,19 @@ class Decomposition:
         return np.asarray(np.einsum("ij,ji->i", fetched(self.W[i]), self.H[:, j]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one .npz file, from which `load` makes it again.
+        """Write everything to one .npz file for `load`.
 
-        It is written beside its place, seen onto the disk and renamed: a model of that name is there whole, the old
-        one or the new one, whatever happens. ``numpy.load`` opens it too: W, H, the columns ``history.error`` …, and
+        The file is written atomically. ``numpy.load`` opens it too: W, H, the columns ``history.error`` …, and
         ``metadata``, which is JSON in bytes.
 
         Parameters
         ----------
-        path : where to; what is there is replaced
+        path : path-like
+            An existing file is replaced.
 
         Notes
         -----
-        Takes the space of W and H on the disk, and no memory. (Of a W on Dask one chunk at a time.)
+        Takes the space of W and H on disk and no memory; a Dask array W is fetched chunk by chunk.
 
         Examples
         --------
@@ -245,11 +264,12 @@ class Decomposition:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Decomposition":
-        """What `save` wrote; nothing in a file is executed.
+        """Load a result from a file that `save` wrote; no code in it is executed.
 
         Parameters
         ----------
-        path : a file that `save` wrote, with this version of relunmd or an earlier one
+        path : path-like
+            A file of this version of relunmd or an earlier one.
 
         Returns
         -------
@@ -259,7 +279,7 @@ class Decomposition:
         Raises
         ------
         FileError
-            The file is not there, is damaged, is something else, or is of a later version of relunmd.
+            If the file does not exist, is damaged, is not a model, or is of a later version of relunmd.
 
         Notes
         -----
@@ -281,18 +301,19 @@ class Decomposition:
 
         Parameters
         ----------
-        path : where to; what is there is replaced
+        path : path-like
+            An existing file is replaced.
 
         Raises
         ------
         InputError
-            W or H takes 2 GiB or more, which such a file cannot hold.
+            If W or H takes 2 GiB or more, which such a file cannot hold.
         FileError
-            The file could not be written; what was there is as it was.
+            If the file cannot be written; an existing file is unchanged then.
 
         Notes
         -----
-        Takes the space of W and H on the disk and, while it is written, in memory.
+        Takes the space of W and H on disk and, while it is written, in memory.
 
         Examples
         --------
@@ -304,7 +325,7 @@ class Decomposition:
         >>> found["W"].shape, found["H"].shape
         ((10, 3), (3, 10))
         """
-        from scipy import io  # Only here, and slow to import.
+        from scipy import io  # Slow to import.
 
         place = check_path("path", path)
         largest = max(self.W.nbytes, self.H.nbytes)
@@ -334,17 +355,17 @@ def _matlab_name(name: str) -> str:
 
 
 def _loaded(about: dict[str, Any], arrays: dict[str, Array]) -> Decomposition:
-    """The result that the members of a file make up; an exception if they do not fit together."""
+    """Build the result from the members of a file; raise an exception if they are inconsistent."""
     W, H = arrays.pop("W"), arrays.pop("H")
     columns = {name.removeprefix(_COLUMN): column for name, column in arrays.items()}
     history, length = History.from_columns(columns), len(columns["error"])
     wrong = {
-        "the history has not all of its columns": not columns.keys() >= {*_MAIN},
-        "W and H are no factors": W.ndim != 2 or H.ndim != 2 or W.shape[1] != len(H) or 0 in (*W.shape, *H.shape),
-        "W and H have no common float type": W.dtype != H.dtype or W.dtype not in (np.float32, np.float64),
+        "the history lacks a column": not columns.keys() >= {*_MAIN},
+        "W and H are not factors": W.ndim != 2 or H.ndim != 2 or W.shape[1] != len(H) or 0 in (*W.shape, *H.shape),
+        "W and H differ in float type": W.dtype != H.dtype or W.dtype not in (np.float32, np.float64),
         "W or H is not finite": not (np.isfinite(W).all() and np.isfinite(H).all()),
-        "the history's columns are of different lengths": {c.shape for c in columns.values()} != {(length,)},
-        "it has not as many iterations as it says": count(about["n_iter"], "n_iter") != length - 1,
+        "the columns of the history differ in length": {c.shape for c in columns.values()} != {(length,)},
+        "the history has another number of iterations": count(about["n_iter"], "n_iter") != length - 1,
     }
     for what, so in wrong.items():
         if so:

@@ -11,8 +11,6 @@ import numpy as np
 
 from relunmd.errors import InputError
 
-__all__ = ["check_settings", "setting"]
-
 
 def setting(
     default: Any, *, ge: float | None = None, gt: float | None = None, le: float | None = None, lt: float | None = None

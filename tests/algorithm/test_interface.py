@@ -143,6 +143,11 @@ class TestGenerator:
         assert d.status is relunmd.Status.CONVERGED
         assert d.n_iter == 3
 
+    def test_its_memory_is_checked_first(self, monkeypatch):
+        monkeypatch.setattr("relunmd.memory.available_bytes", lambda: 10_000)
+        with pytest.raises(relunmd.InsufficientMemoryError, match="algorithm='ebcd', which keeps 2 arrays"):
+            relunmd.decompose(self.X, 3, ebcd)
+
     def test_no_checkpoint(self, tmp_path):
         with pytest.raises(InputError, match="checkpoint is not supported for a generator function"):
             relunmd.decompose(self.X, 3, ebcd, checkpoint=tmp_path / "run.npz")

@@ -33,9 +33,7 @@ class TestFit:
         np.testing.assert_array_equal(d.W, same.W)
         np.testing.assert_array_equal(d.H, same.H)
         assert done.stdout.splitlines()[0].startswith(f"error {same.error:.6g} after 30 iterations in ")
-        assert done.stdout.splitlines()[0].endswith(
-            "The iteration limit --max-iter was reached; a larger one would go on."
-        )
+        assert done.stdout.splitlines()[0].endswith("The iteration limit --max-iter was reached.")
         assert done.stdout.splitlines()[1] == "m.npz: W 120 × 4, H 4 × 50, float64"
         assert done.stderr.startswith("qn, rank 4: error ")
 

@@ -15,7 +15,7 @@ import relunmd
 from tests.cli.terminal import COMMAND, interrupted, on_a_terminal, peak_memory, run, screen
 from tests.io.readers import samples
 
-MAX_TIME = "The time limit --max-time was reached; a larger one would go on."
+MAX_TIME = "The time limit --max-time was reached."
 LONG = shlex.split("fit digits.npy -r 12 --seed 0 --tol 0 --max-iter 1000000 --checkpoint run.npz -o long.npz")
 
 

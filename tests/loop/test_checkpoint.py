@@ -194,7 +194,7 @@ class TestGoesOn:
         run(tmp_path / "run.npz", max_iter=4)
         with caplog.at_level(logging.INFO, "relunmd"):
             run(tmp_path / "run.npz", max_iter=6)
-        assert "Going on from" in caplog.text
+        assert "Resuming from" in caplog.text
         assert "iteration 4" in caplog.text
 
 
@@ -434,7 +434,7 @@ class TestRefused:
         state = about["run"]["random"]
         (state["state"] if inner else state)[name] = 10**6
         _seal(path, about, arrays)
-        with pytest.raises(FileError, match="a random state that cannot be"):
+        with pytest.raises(FileError, match="an impossible random state"):
             run(path, random_state=random())
 
     def test_the_same_matrix_stored_otherwise_is_the_same(self, path):
@@ -446,9 +446,9 @@ class TestRefused:
             run(tmp_path / "run.npz", checkpoint_every=every)
 
     def test_places(self, tmp_path):
-        with pytest.raises(InputError, match="a file in a folder that is there"):
+        with pytest.raises(InputError, match="a file in an existing folder"):
             run(tmp_path / "no" / "run.npz")
-        with pytest.raises(InputError, match="a file in a folder that is there"):
+        with pytest.raises(InputError, match="a file in an existing folder"):
             run(tmp_path)
         with pytest.raises(InputError, match="must be the path of a file"):
             run(5)

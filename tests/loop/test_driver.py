@@ -122,7 +122,7 @@ def test_a_factorisation_that_fails_ends_the_run_with_the_best_before(caplog):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_start_that_overflows_is_refused(algorithm, dtype):
     huge = np.finfo(dtype).max ** 0.9
-    with np.errstate(all="ignore"), pytest.raises(relunmd.InputError, match="The start must be finite"):
+    with np.errstate(all="ignore"), pytest.raises(relunmd.InputError, match="The initial factors must be finite"):
         relunmd.decompose(X.astype(dtype), 2, algorithm, init=(np.full((60, 2), huge), np.full((2, 50), huge)))
 
 

@@ -10,7 +10,6 @@ import pytest
 import relunmd
 from relunmd import Status
 from relunmd.algorithm import State
-from relunmd.algorithm.tsvd import TSVD
 from relunmd.errors import ClusterError
 from relunmd.loop import driver, recovery
 from relunmd.loop import race as races
@@ -98,7 +97,7 @@ def test_a_loss_at_the_last_checkpoint_does_not_lose_the_result(tmp_path):
     assert faults.run(case, tmp_path, more=2).result.n_iter == 14
 
 
-@pytest.mark.parametrize("kind", ["read_rows", "placed", "_count_block", "_squared_error"])
+@pytest.mark.parametrize("kind", ["read_rows", "placed", "_sum_block", "_squared_error"])
 def test_a_loss_while_resuming_is_not_blamed_on_the_file(tmp_path, kind):
     case = Case("qn", "resume", checkpoint=True, copies_lost=False)
     whole = faults.undisturbed_run(case)
@@ -212,7 +211,7 @@ def state(error):
 
 
 def trajectory_of(errors):
-    trajectory = Trajectory(TSVD(), state(errors[0]), 0.0, np.inf)
+    trajectory = Trajectory(relunmd.ThreeBlock(), state(errors[0]), 0.0, np.inf)
     for k, error in enumerate(errors):
         trajectory.state = state(error)
         trajectory.record(Limits(tol=1e-2), float(k), k)

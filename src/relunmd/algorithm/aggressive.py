@@ -22,8 +22,6 @@ from relunmd.engine.problem import Problem
 from relunmd.errors import InputError
 from relunmd.settings import setting
 
-__all__ = ["ANMD"]
-
 _REJECTIONS_BEFORE_PLAIN_STEP = 3
 
 

@@ -17,8 +17,6 @@ from relunmd.algorithm.state import Array, Keeps, State
 from relunmd.engine.problem import Problem
 from relunmd.settings import check_settings
 
-__all__ = ["Algorithm", "DenseAlgorithm", "balanced"]
-
 _OF_THE_RUN = 4
 """Arrays like W and H that a run needs besides those of the state: the best factors and those of the next step."""
 
@@ -116,7 +114,7 @@ class Algorithm(ABC):
 
         The arrays of a state count twice: the next state is made while the last one is there.
         """
-        return _OF_THE_RUN * itemsize + 2 * states.bytes_per_entry(states.complete(self.keeps), itemsize, {})
+        return (_OF_THE_RUN + 2 * states.count_factors(states.complete(self.keeps))) * itemsize
 
 
 @dataclass(frozen=True)

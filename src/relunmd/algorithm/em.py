@@ -20,8 +20,6 @@ from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
 from relunmd.settings import setting
 
-__all__ = ["AEM", "EM"]
-
 
 def _expect_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha: float, sigma: float) -> Sums:
     totals = np.zeros(4)

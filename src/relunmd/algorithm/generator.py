@@ -10,8 +10,6 @@ from relunmd.algorithm.base import Algorithm
 from relunmd.algorithm.state import Array, State
 from relunmd.engine.problem import Problem
 
-__all__ = ["GeneratorAlgorithm"]
-
 
 @dataclass(frozen=True)
 class GeneratorAlgorithm(Algorithm):
@@ -27,7 +25,7 @@ class GeneratorAlgorithm(Algorithm):
     """
 
     summary = "a generator function"
-    dense_arrays = 2
+    writes = ("X", "X in the units of the user")
     function: Callable[[Array, Array, Array], Iterator[tuple[Array, Array]]]
 
     @property

@@ -22,8 +22,6 @@ from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
 from relunmd.settings import setting
 
-__all__ = ["ANaive", "Naive"]
-
 
 def _project_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha: float) -> Sums:
     sums = empty_share(x, V) | {"squares": 0.0}

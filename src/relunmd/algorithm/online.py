@@ -30,8 +30,6 @@ from relunmd.engine.problem import Problem
 from relunmd.engine.row_newton import RowFit, fit_rows, improve_rows
 from relunmd.errors import InputError
 
-__all__ = ["OnlineState", "online_step"]
-
 Array = NDArray[Any]
 
 _ROWS_A_COMPONENT, _GROWTH = 8, 0.05

@@ -34,8 +34,6 @@ from relunmd.engine.passes import ERROR, LATENT, sweep_of_x
 from relunmd.engine.problem import Problem
 from relunmd.settings import setting
 
-__all__ = ["QuasiNewton"]
-
 _SMALLER_LEAK, _LEAST_LEAK = 0.3, 0.05
 _WINDOW, _PATIENCE, _LESS_PATIENCE = 5, 0.08, 0.3
 _STANDSTILL = 1e-5

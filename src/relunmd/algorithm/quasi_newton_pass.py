@@ -20,8 +20,6 @@ from relunmd.engine.matrix import Block
 from relunmd.engine.passes import gradient_strip
 from relunmd.engine.problem import Problem
 
-__all__ = ["PAIRS", "Trial", "evaluate", "products_of"]
-
 PAIRS = np.dtype(np.float32)
 """Curvature need not be exact: with pairs in float32 a run in float64 takes the same path, and they take half the
 memory and half the time to read."""

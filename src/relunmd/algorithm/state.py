@@ -16,8 +16,6 @@ from relunmd.engine.linalg.truncated_svd import OVERSAMPLING
 from relunmd.engine.problem import Problem
 from relunmd.errors import InputError
 
-__all__ = ["Array", "Keeps", "State"]
-
 Array = NDArray[Any]
 Keeps = Mapping[str, Any]
 """What is kept, by name.
@@ -100,25 +98,19 @@ def to_arrays(keeps: Keeps, state: State) -> dict[str, Array]:
 def from_arrays(keeps: Keeps, arrays: Mapping[str, Array]) -> State:
     """Rebuild the state that `to_arrays` flattened; raise InputError if the names differ."""
     values: dict[str, Any] = {}
-    rest = dict(arrays)
     for name, kind in complete(keeps).items():
         inner = {key.removeprefix(f"{name}."): x for key, x in arrays.items() if key.startswith(f"{name}.")}
         if isinstance(kind, Mapping):
             values[name] = from_arrays(kind, inner) if inner else None
         elif isinstance(kind, str) and Shape.parse(kind).count:
-            values[name] = tuple(inner[str(number)] for number in range(len(inner)) if str(number) in inner)
-            if len(values[name]) != len(inner):
-                break
-        elif name in arrays:
-            values[name] = arrays[name].item() if arrays[name].ndim == 0 else arrays[name]
-            inner = {"": arrays[name]}
+            values[name] = tuple(inner.get(str(number)) for number in range(len(inner)))
         else:
-            break
-        for key in inner:
-            rest.pop(f"{name}.{key}" if key else name, None)
-    if rest or len(values) < len(complete(keeps)):
+            value: Any = arrays.get(name)
+            values[name] = value.item() if getattr(value, "ndim", None) == 0 else value
+    state = State(**values)
+    if to_arrays(keeps, state).keys() != arrays.keys():
         raise InputError(f"The state is made of {sorted(complete(keeps))}; got {sorted(arrays)}.")
-    return State(**values)
+    return state
 
 
 def misfit(keeps: Keeps, state: State, problem: Problem) -> str | None:
@@ -178,19 +170,7 @@ def count_dense(keeps: Keeps) -> int:
     return sum(isinstance(kind, str) and kind.startswith("mn") for kind in keeps.values())
 
 
-def bytes_per_entry(keeps: Keeps, itemsize: int, sizes: Mapping[str, int]) -> int:
-    """Bytes that the kept arrays of W's or H's shape take for each entry of W or H, whichever is more.
-
-    `sizes` has the number of arrays in each tuple, by its letter.
-    """
-    taken = {"m": 0, "n": 0}
-    for kind in keeps.values():
-        if isinstance(kind, Mapping):
-            taken = {side: total + bytes_per_entry(complete(kind), itemsize, sizes) for side, total in taken.items()}
-        elif isinstance(kind, str):
-            shape = Shape.parse(kind)
-            side = "".join(sorted(shape.letters)).replace("r", "")
-            if len(shape.letters) == 2 and side in taken:
-                width = np.dtype(shape.dtype).itemsize if shape.dtype else itemsize
-                taken[side] += width * sizes.get(shape.count, 1)
-    return max(taken.values())
+def count_factors(keeps: Keeps) -> int:
+    """How many arrays of the shape of W, or of H, are kept, whichever are more."""
+    shapes = ["".join(sorted(Shape.parse(kind).letters)) for kind in keeps.values() if isinstance(kind, str)]
+    return max(shapes.count("mr"), shapes.count("nr"))

@@ -17,8 +17,6 @@ from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
 from relunmd.settings import setting
 
-__all__ = ["ThreeBlock"]
-
 
 @dataclass(frozen=True)
 class ThreeBlock(Algorithm):

@@ -31,8 +31,6 @@ from relunmd.engine.passes import LATENT, residual_strip
 from relunmd.engine.problem import Problem
 from relunmd.settings import setting
 
-__all__ = ["ThreeBlockFactored"]
-
 _GROWTH = 1.05
 _SHRINKAGE = 2.0
 

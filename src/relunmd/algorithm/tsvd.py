@@ -9,8 +9,6 @@ from relunmd.algorithm.state import Array, State
 from relunmd.engine.problem import Problem
 from relunmd.init import TSVDInit
 
-__all__ = ["TSVD"]
-
 
 @dataclass(frozen=True)
 class TSVD(Algorithm):

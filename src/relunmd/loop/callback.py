@@ -9,8 +9,6 @@ from relunmd.engine.linalg import canonical
 from relunmd.engine.problem import Problem
 from relunmd.loop.trajectory import Trajectory
 
-__all__ = ["Callback", "Progress"]
-
 Array = NDArray[Any]
 
 

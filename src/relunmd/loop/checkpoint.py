@@ -24,8 +24,6 @@ from relunmd.io.atomic import remove_partials
 from relunmd.io.file_lock import FileLock, LockedError
 from relunmd.loop.snapshot import Snapshot
 
-__all__ = ["Checkpoint", "Identity", "described", "written_by"]
-
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from relunmd.result import Status
 
-__all__ = ["Clock", "Limits"]
-
 WINDOW = 10
 """Number of iterations over which `tol` is measured."""
 

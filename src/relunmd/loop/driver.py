@@ -29,8 +29,6 @@ from relunmd.loop.recovery import Recovery
 from relunmd.loop.trajectory import Trajectory
 from relunmd.result import History, Status
 
-__all__ = ["Outcome", "Run", "solve"]
-
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")
 

@@ -17,8 +17,6 @@ from relunmd.loop.snapshot import Snapshot
 from relunmd.loop.trajectory import Trajectory
 from relunmd.result import Status
 
-__all__ = ["Race"]
-
 FIRST_ROUND = 100
 """Iterations that each initialization is given before the worse half is dropped.
 

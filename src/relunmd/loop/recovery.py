@@ -21,8 +21,6 @@ from relunmd.loop.snapshot import Snapshot
 if TYPE_CHECKING:
     from relunmd.loop.driver import Run
 
-__all__ = ["Recovery"]
-
 log = logging.getLogger("relunmd")
 
 

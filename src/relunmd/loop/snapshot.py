@@ -5,8 +5,6 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-__all__ = ["Snapshot"]
-
 
 @dataclass(frozen=True)
 class Snapshot:

@@ -12,8 +12,6 @@ from relunmd.loop.criteria import Limits
 from relunmd.loop.snapshot import Snapshot
 from relunmd.result import History, Status
 
-__all__ = ["Trajectory"]
-
 
 class Trajectory:
     """The run from one initialization: its state, its history and the best point it reached."""

@@ -152,7 +152,7 @@ def test_progress_has_workers_and_bytes(client):
 def test_tasks_have_names(client):
     relunmd.decompose(chunked(), **RUN)
     names = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.task_prefixes))
-    assert {"relunmd_quasi_newton_block", "relunmd_three_block_factored_block", "relunmd_open_parts"} <= {*names}
+    assert {"relunmd_quasi_newton_pass_block", "relunmd_three_block_factored_block", "relunmd_open_parts"} <= {*names}
 
 
 def test_only_results_stay_on_the_workers(client):

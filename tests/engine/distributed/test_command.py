@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -19,7 +20,6 @@ import relunmd
 from relunmd.cli import main
 from relunmd.engine.distributed.file_parts import _folder_parts, open_file
 from relunmd.errors import FileError, InputError
-from relunmd.loop.callback import Progress
 from relunmd.loop.criteria import Limits
 from relunmd.loop.progress_display import ProgressDisplay
 from relunmd.memory import human_bytes
@@ -160,7 +160,8 @@ class TestTheCommand:
 
 def test_progress_display(capsys):
     display = ProgressDisplay("qn, rank 4", Limits())
-    step = Progress(3, 1.0, 0.5, 9, 0.5, lambda: (X, X), workers=1, bytes_moved=12_300_000)
+    numbers = {"iteration": 3, "time": 1.0, "error": 0.5, "passes": 9, "best_error": 0.5}
+    step = SimpleNamespace(**numbers, workers=1, bytes_moved=12_300_000)
     with display:
         display(step)
     assert f"1 worker, {human_bytes(12_300_000)} moved" in capsys.readouterr().out

@@ -67,7 +67,7 @@ def test_what_works(given, model):
         (lambda A, d, folder: inspect_matrix(A), "inspect_matrix needs X in memory"),
         (lambda A, d, folder: plot.reconstructions(d, A), "plot.reconstructions needs X in memory"),
         (lambda A, d, folder: plot.spectrum(d, X=A), "plot.spectrum needs X in memory"),
-        (lambda A, d, folder: ReLUNMD(**FIT).partial_fit(A), "partial_fit takes rows in memory"),
+        (lambda A, d, folder: ReLUNMD(**FIT).partial_fit(A), "partial_fit needs rows in memory"),
     ],
     ids=["compare", "inspect_matrix", "reconstructions", "spectrum", "partial_fit"],
 )
@@ -81,7 +81,7 @@ def test_what_is_refused(given, tmp_path, monkeypatch, call, why):
 @pytest.mark.parametrize("kind", ["delayed", "futures"])
 def test_lists_of_parts_are_no_factors(client, model, kind):
     parts = KINDS[kind](client)
-    with pytest.raises(InputError, match="inverse_transform takes W as an array"):
+    with pytest.raises(InputError, match="inverse_transform needs W as a NumPy or Dask array"):
         model.inverse_transform(parts)
     with pytest.raises(InputError, match=r"W0 of init must be a two-dimensional array .* Got a list of parts"):
         relunmd.decompose(X, **RUN | {"init": (parts, model.components_)})
