@@ -185,9 +185,10 @@ class ClusterExecutor(Executor):
         for part, pair in enumerate(zip(givers, takers, strict=True)):
             if pair[0] != pair[1]:
                 moves.setdefault(pair, []).append(part)
-        sent = [self._cluster.call("kept_rows", generation, parts, on=giver) for (giver, _), parts in moves.items()]
-        calls = zip(sent, moves, strict=True)
-        futures = [self._cluster.call("take_rows", generation, rows, on=taker) for rows, (_, taker) in calls]
+        futures = []
+        for (giver, taker), parts in moves.items():
+            given = self._cluster.call("kept_rows", generation, parts, on=giver)
+            futures.append(self._cluster.call("take_rows", generation, given, on=taker))
         if futures:
             self._cluster.results(futures, {address for pair in moves for address in pair})
 

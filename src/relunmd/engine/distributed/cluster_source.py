@@ -209,10 +209,10 @@ class ClusterSource(Source):
         """Derive the shape, the dtype and the blocks of X from its parts."""
         facts, heights = self._facts.values(), self.heights
         if 0 in heights:
-            raise InputError(f"Every part of X must have rows. Got {heights.count(0)} of {len(heights)} without.")
+            raise InputError(f"Every part of X must have rows; got {heights.count(0)} of {len(heights)} without.")
         widths = sorted({part.n_columns for part in facts})
         if len(widths) > 1:
-            raise InputError(f"All parts of X must have the same number of columns. Got {widths[0]} and {widths[-1]}.")
+            raise InputError(f"All parts of X must have the same number of columns; got {widths[0]} and {widths[-1]}.")
         self.shape, self.sparse = (sum(heights), widths[0]), all(part.sparse for part in facts)
         self.dtype = np.result_type(*{part.dtype for part in facts})
         self.starts = tuple(int(start) for start in np.cumsum([0, *heights[:-1]]))

@@ -33,7 +33,7 @@ def refuse_distributed(X: object, what: str) -> None:
     """
     if is_distributed(X) or isinstance(X, ClusterSource):
         kind = f"a list of {type(X[0]).__name__} objects" if isinstance(X, list | tuple) else f"a {type(X).__module__}"
-        raise InputError(f"{what} needs X in memory or in a file. Got {kind}; X.compute() loads a Dask array.")
+        raise InputError(f"{what} needs X in memory or in a file; got {kind}. X.compute() loads a Dask array.")
 
 
 def current_client() -> Any:
@@ -99,7 +99,7 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
     source = ClusterSource(client, loaders, futures, declared or [1.0] * len(parts), needs)
     if declared is not None and (source.heights != declared or source.shape[1] != X.shape[1]):
         source.close()
-        raise InputError(f"The chunks of X must have the sizes X declares, {X.shape} in total. Got {source.shape}.")
+        raise InputError(f"The chunks of X must have the sizes X declares, {X.shape} in total; got {source.shape}.")
     return source
 
 
@@ -115,11 +115,11 @@ def _has_futures(part: Any) -> bool:
 def _by_rows(X: Any) -> Any:
     """Return a Dask array in chunks of whole rows."""
     if not isinstance(X, dask_module("dask.array").Array):
-        raise InputError(f"X on Dask must be a dask.array or a list of dask.delayed rows. Got {type(X).__name__}.")
+        raise InputError(f"X on Dask must be a dask.array or a list of dask.delayed rows; got {type(X).__name__}.")
     if X.ndim != 2:
-        raise InputError(f"X must be two-dimensional. Got {X.ndim} dimension(s), shape {X.shape}.")
+        raise InputError(f"X must be two-dimensional; got {X.ndim} dimension(s), shape {X.shape}.")
     if 0 in X.shape:
-        raise InputError(f"X must not be empty. Got shape {X.shape}.")
+        raise InputError(f"X must not be empty; got shape {X.shape}.")
     if len(X.chunks[1]) > 1:
         log.info("X has %d chunks of columns; it is rechunked to whole rows", len(X.chunks[1]))
         X = X.rechunk({1: -1})

@@ -63,7 +63,7 @@ def open_file(path: str, array: str | None = None, names: str | None = None, cli
 def _folder_parts(place: Path, pieces: list[Path], array: str | None) -> list["FilePart"]:
     kinds = {file.suffix.lower() for file in pieces}
     if len(kinds) > 1:
-        raise FileError(f"{place} must contain files of one kind. It contains {', '.join(sorted(kinds))} files.")
+        raise FileError(f"{place} must contain files of one kind; got {', '.join(sorted(kinds))} files.")
 
     def order(file: Path) -> list[int | str]:
         return [int(word) if word.isdecimal() else word for word in re.split(r"(\d+)", file.name)]

@@ -68,9 +68,9 @@ def in_memory(part: Any) -> InMemory:
         refuse_masked(part)
         part = np.asarray(part)
     if part.ndim != 2 or part.shape[1] == 0:
-        raise InputError(f"Every part of X must be two-dimensional and have columns. Got a part of shape {part.shape}.")
+        raise InputError(f"Every part of X must be two-dimensional and have columns; got a part of shape {part.shape}.")
     if np.dtype(part.dtype).kind not in "biuf":
-        raise InputError(f"X must contain real numbers. Got a part of dtype {part.dtype}.")
+        raise InputError(f"X must contain real numbers; got a part of dtype {part.dtype}.")
     try:
         return CsrSource(part) if sparse.issparse(part) else DenseSource(part)
     except ValueError as reason:
