@@ -83,7 +83,7 @@ def test_lists_of_parts_are_no_factors(client, model, kind):
     parts = KINDS[kind](client)
     with pytest.raises(InputError, match="inverse_transform needs W as a NumPy or Dask array"):
         model.inverse_transform(parts)
-    with pytest.raises(InputError, match=r"W0 of init must be a two-dimensional array .* Got a list of parts"):
+    with pytest.raises(InputError, match=r"W0 of init must be a two-dimensional array .* got a list of parts"):
         relunmd.decompose(X, **RUN | {"init": (parts, model.components_)})
 
 
@@ -147,7 +147,7 @@ def test_plots_of_a_result(there):
 
 def test_masked_parts_are_refused(client):
     hidden = np.ma.masked_greater(X, 3)
-    with pytest.raises(InputError, match=f"missing values are not supported yet. Got one with {(X[:100] > 3).sum()} "):
+    with pytest.raises(InputError, match=f"missing values are not supported yet; got one with {(X[:100] > 3).sum()} "):
         relunmd.decompose([delayed(hidden[cut]) for cut in CUTS], **RUN)
     with pytest.raises(InputError, match="missing values are not supported yet"):
         relunmd.decompose(da.ma.masked_greater(KINDS["array"](client), 3), **RUN)
