@@ -1,1 +1,1 @@
-"""What the figures in RESULTS.md are measured with."""
+"""Benchmarks whose figures are in RESULTS.md."""

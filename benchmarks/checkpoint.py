@@ -1,11 +1,11 @@
-"""What checkpoints cost: passes made in a minute with and without, and one checkpoint beside one pass.
+"""Cost of checkpoints: passes per minute with and without them, and the time to write one.
 
     python -m benchmarks.checkpoint [--quick] [--folder DIR]
 
-MNIST's first 50 000 images (RELUNMD_DATA), r = 32, "qn"; a checkpoint every 10 s. Minutes with and without take turns,
-but two minutes without differ by more than what is looked for here, since the machine is noisy. So the loss is also
-measured within the minutes with checkpoints: how much longer iterations take while one is written than those around
-them. The folder should be on a fast disk.
+MNIST's first 50 000 images (RELUNMD_DATA), r = 32, "qn"; a checkpoint every 10 s. Minutes with and without checkpoints
+alternate, but on a noisy machine two minutes without differ by more than the cost of checkpoints. The cost is therefore
+also measured within the minutes with checkpoints: how much longer iterations take while one is written than the
+iterations around them. The folder should be on a fast disk.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from relunmd.loop import checkpoint as checkpoints
 
 RANK, EVERY = 32, 10.0
 AROUND = 10
-"""So many iterations before a checkpoint and after it are what those beside it are compared with."""
+"""Iterations before and after a checkpoint with which those during it are compared."""
 
 
 class Minute:
@@ -57,12 +57,12 @@ class Minute:
         self.began, self.took = np.array(stamps[:-1]), np.diff(stamps)
 
     def lost(self):
-        """Seconds that iterations took longer beside a checkpoint, one number a checkpoint."""
+        """Return for each checkpoint how many seconds longer the iterations took while it was written."""
         beside = [(self.began < end) & (self.began + self.took > begin) for begin, end in self.writes]
         free = ~np.any(beside, axis=0)
         found = []
         for mask in beside:
-            if mask.any():  # The last one is written when the run is over.
+            if mask.any():  # The last one is written after the run.
                 first, last = np.flatnonzero(mask)[[0, -1]]
                 around = slice(max(0, first - AROUND), last + AROUND + 1)
                 found.append(self.took[mask].sum() - mask.sum() * np.mean(self.took[around][free[around]]))
@@ -72,7 +72,7 @@ class Minute:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the images, turns of 12 s")
-    parser.add_argument("--folder", type=Path, help="where the checkpoints go; a temporary folder if not said")
+    parser.add_argument("--folder", type=Path, help="folder for the checkpoints; by default a temporary one")
     given = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     X = datasets.mnist(500 if given.quick else 5000)
@@ -88,16 +88,16 @@ def main():
                 print(f"{kind:>8}: {made[kind][-1].passes} passes", flush=True)
         size = max(file.stat().st_size for file in Path(folder).iterdir())
     passes = {kind: sum(minute.passes for minute in minutes) for kind, minutes in made.items()}
-    print(f"Passes lost, minutes with against minutes without: {1 - passes['with'] / passes['without']:+.1%}")
+    print(f"Passes lost, runs with checkpoints against runs without: {1 - passes['with'] / passes['without']:+.1%}")
     lost = [seconds for minute in made["with"] for seconds in minute.lost()]
     share = statistics.mean(lost) / EVERY
-    print(f"Lost within the minutes with: {statistics.mean(lost) * 1e3:.0f} ms a checkpoint, {share:.1%} of the passes")
+    print(f"Lost within runs with checkpoints: {statistics.mean(lost) * 1e3:.0f} ms each, {share:.1%} of the passes")
     an_iteration = statistics.median(np.concatenate([minute.took for minute in made["with"]]))
     beside = [end - begin for minute in made["with"] for begin, end in minute.writes[:-1]]
     alone = [end - begin for minute in made["with"] for begin, end in minute.writes[-1:]]
     print(
         f"An iteration takes {an_iteration * 1e3:.0f} ms. A checkpoint of {size / 1e6:.0f} MB is written in "
-        f"{statistics.median(alone) * 1e3:.0f} ms alone, at the end, and in {statistics.median(beside) * 1e3:.0f} ms "
+        f"{statistics.median(alone) * 1e3:.0f} ms at the end, and in {statistics.median(beside) * 1e3:.0f} ms "
         f"in the background"
     )
 

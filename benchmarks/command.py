@@ -1,9 +1,9 @@
-"""The command line: what help costs, and what memory a fit of a file larger than that takes.
+"""The command line: CPU time of --help, and memory of a fit of a large file.
 
     python -m benchmarks.command [help] [large] [--gigabytes 6] [--folder DIR]
 
-Processor time is that of the whole process, Python's own start included. Anonymous memory (RssAnon: what is the
-process's own, not pages of files) is looked at every 20 ms, from the beginning of the process to its end.
+CPU time is that of the whole process, including the start of Python. Anonymous memory (RssAnon: without pages of files)
+is sampled every 20 ms while the process runs.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def cpu_seconds(words):
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise SystemExit(f"{words} ended with {child.returncode}")
+        raise SystemExit(f"{words} failed with exit code {child.returncode}")
     return usage.ru_utime + usage.ru_stime
 
 
@@ -44,13 +44,13 @@ def show_help(repetitions=20):
     for _ in range(repetitions):
         for name, words in cases.items():
             times[name].append(cpu_seconds(words))
-    print(f"Seconds of processor time, {repetitions} runs in turn: median, largest")
+    print(f"Seconds of CPU time, {repetitions} interleaved runs: median, largest")
     for name, found in times.items():
         print(f"  {name:22} {statistics.median(found):.3f}  {max(found):.3f}")
 
 
 def parts(rows, seed=0):
-    """Rows of a sparse matrix of low rank and noise, some 100 MB at a time."""
+    """Yield rows of a sparse matrix of low rank with noise, about 100 MB at a time."""
     random = np.random.default_rng(seed)
     H = random.standard_normal((RANK, COLUMNS), dtype=np.float32)
     for start in range(0, rows, 4000):
@@ -68,7 +68,7 @@ def make_npy(place, rows):
 
 
 def make_plain_zarr(place, rows):
-    """As large on the disk as the matrix is; what `relunmd convert` writes is packed."""
+    """Write a Zarr store without compression; `relunmd convert` writes compressed ones."""
     import zarr
 
     X = zarr.create_array(place, shape=(rows, COLUMNS), chunks=(400, COLUMNS), dtype="f4", compressors=None)
@@ -77,7 +77,7 @@ def make_plain_zarr(place, rows):
 
 
 def fitted(place, folder, iterations):
-    """The command's fit of a file: its output, and the most anonymous and resident memory."""
+    """Run `relunmd fit`; return its output, its peak anonymous and resident memory, and its seconds."""
     model = folder / "model.npz"
     words = ["fit", str(place), "--rank", str(RANK), "--seed", "0", "--tol", "0", "--force"]
     words += ["--max-iter", str(iterations)]
@@ -97,7 +97,7 @@ def fitted(place, folder, iterations):
         time.sleep(0.02)
     said = child.communicate()[0].splitlines()
     if child.returncode:
-        raise SystemExit(f"{words} ended with {child.returncode}")
+        raise SystemExit(f"{words} failed with exit code {child.returncode}")
     return said[0], most["RssAnon"], most["VmHWM"], time.perf_counter() - begin
 
 
@@ -106,8 +106,10 @@ def show_large(gigabytes, folder):
     npy, plain = folder / "large.npy", folder / "plain.zarr"
     make_npy(npy, rows)
     make_plain_zarr(plain, rows)
-    print(f"relunmd fit --rank {RANK} of {rows} × {COLUMNS} float32, {gigabytes} GB; passes are iterations and 7 more")
-    cases = {npy: 25, plain: 25}  # After some fifteen iterations "qn" has all the memory it will have.
+    print(
+        f"relunmd fit --rank {RANK} of {rows} × {COLUMNS} float32, {gigabytes} GB; 7 passes before the first iteration"
+    )
+    cases = {npy: 25, plain: 25}  # "qn" reaches its peak memory after about fifteen iterations.
     for suffix in (".zarr", ".h5"):
         place = npy.with_suffix(suffix)
         subprocess.run([*COMMAND, "convert", str(npy), str(place), "--force", "-q"], check=True)
@@ -125,7 +127,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", default=["help", "large"], metavar="help|large")
     parser.add_argument("--gigabytes", type=float, default=6)
-    parser.add_argument("--folder", type=Path, help="where the large files go, for the time of the run")
+    parser.add_argument("--folder", type=Path, help="folder for the large files, which are removed at the end")
     chosen = parser.parse_args()
     if "help" in chosen.what:
         show_help()

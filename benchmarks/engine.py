@@ -1,10 +1,9 @@
-"""The block engine: what a pass costs beside its bare products, how it scales, and what memory a run takes.
+"""The block engine: cost of a pass relative to its bare products, scaling, and memory of a run.
 
     python -m benchmarks.engine [pass] [scaling] [memory] [bits] [text] [--quick]
 
-Times are ratios within one run: all take turns, and medians are compared. Data sets that are not there
-(see relunmd.datasets) are left out with a word. Memory is measured in a process of its own, above what it held
-after its imports and after X was loaded.
+Times are ratios of medians of interleaved runs. Data sets that are missing (see relunmd.datasets) are skipped with a
+message. Memory is measured in a separate process, above what it used after its imports and after X was loaded.
 """
 
 import argparse
@@ -56,12 +55,12 @@ def loaded(name, load):
     try:
         return load()
     except DatasetError as reason:
-        print(f"{name}: left out, {reason}")
+        print(f"{name}: skipped, {reason}")
         return None
 
 
 class TimedExecutor(ThreadExecutor):
-    """Knows how long the last pass took, without what the driver does between passes."""
+    """Records how long the last pass took, without the work of the driver between passes."""
 
     last = 0.0
 
@@ -81,7 +80,7 @@ def problem_of(X, dtype, rank, n_threads=2):
 
 
 def bare_products(x, rows, out, *, H, Ht):
-    """The three products of a pass on its tiles, and nothing else."""
+    """Compute only the three products of a pass on its tiles."""
     rank = len(H)
     for at in x.strips:
         W = rows.W[at]
@@ -97,7 +96,7 @@ def bare_products(x, rows, out, *, H, Ht):
 
 
 class Run:
-    """A run of 3b-factored that makes a step when asked, and the bare products of one."""
+    """A run of 3b-factored that makes one step at a time, and the bare products of a step."""
 
     def __init__(self, problem):
         self.problem = problem
@@ -113,7 +112,7 @@ class Run:
         self.taken["pass"].append(self.problem.executor.last)
 
     def steps(self, count):
-        """Steps in a row, the first of which is not counted: after an idle time a core takes a while to come back."""
+        """Make some steps; the first is not counted, because a core that was idle is slow at first."""
         self.step()
         for what in ("step", "pass"):
             self.taken[what].pop()
@@ -159,7 +158,7 @@ def against_the_reference(X, rounds):
     start = relunmd.decompose(X, RANK, "3b-factored", "random", max_iter=0, random_state=0, n_jobs=-1)
     ours, theirs = [], []
     for _ in range(rounds):
-        time.sleep(0.5)  # OpenBLAS's own threads go on spinning for a while.
+        time.sleep(0.5)  # The threads of OpenBLAS spin for a while.
         d = relunmd.decompose(X, RANK, "3b-factored", (start.W, start.H), tol=0, max_iter=5, n_jobs=2)
         ours.append(np.median(np.diff(d.history.time)))
         stamps = [time.perf_counter()]
@@ -200,13 +199,13 @@ def scaling_table(quick):
 
 
 def status_bytes():
-    """Resident and anonymous bytes of this process."""
+    """Return the resident and anonymous bytes of this process."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return [int(lines[key].split()[0]) * 1024 for key in ("VmRSS", "RssAnon")]
 
 
 def peak_above(action):
-    """What `action` returns, and how far resident and anonymous memory rose above what they were."""
+    """Return the result of `action`, and by how much resident and anonymous memory increased."""
     before = peak = status_bytes()
     done = threading.Event()
 
@@ -224,7 +223,7 @@ def peak_above(action):
 
 
 def six_gigabytes(folder):
-    """A memory map of 6 GB in float32, nine tenths zeros, made block by block from a seed."""
+    """Write a .npy file of 6 GB in float32, 90 % zeros, block by block from a seed."""
     path = Path(folder) / "six.npy"
     m, n = SIX_GIGABYTES
     X = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(m, n))
@@ -237,7 +236,7 @@ def six_gigabytes(folder):
 
 
 def measured(job, folder):
-    """One run in this process; prints what it found as JSON. Of data sets by name it is as long as a minute."""
+    """Make one run in this process and print the results as JSON; data sets by name run for at most a minute."""
     settings = {"algorithm": "3b-factored", "random_state": 0, "tol": 0, "max_iter": 20, "n_jobs": 2}
     if job == "six":
         X, settings = np.load(Path(folder) / "six.npy", mmap_mode="r"), settings | {"init": "random", "max_iter": 3}
@@ -259,7 +258,7 @@ def in_a_process(job, folder=""):
     command = [sys.executable, "-m", "benchmarks.engine", "--measure", job, "--folder", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     if done.returncode:
-        print(f"{job}: left out, {done.stderr.strip().splitlines()[-1]}")
+        print(f"{job}: skipped, {done.stderr.strip().splitlines()[-1]}")
         return None
     return json.loads(done.stdout)
 
@@ -308,14 +307,14 @@ def bits_table(quick):
 
 
 def text_table(quick):
-    print("Term counts as CSR, rank 32, default start, a minute at most, 2 threads")
+    print("Term counts as CSR, rank 32, default initialization, at most a minute, 2 threads")
     for name in ("kos", "classic", "20newsgroups"):
         found = in_a_process(name)
         if found:
             m, n = found["shape"]
             print(
                 f"{name:14} {m}×{n}  error {found['error']:.4f}, TSVD {found['tsvd']:.4f}; {found['iterations']} "
-                f"iterations, {found['seconds']:.1f} s (start {found['start']:.1f}), {found['resident'] / 1e6:.0f} MB",
+                f"iterations, {found['seconds']:.1f} s (init {found['start']:.1f}), {found['resident'] / 1e6:.0f} MB",
                 flush=True,
             )
 
@@ -325,7 +324,7 @@ TABLES = {"pass": pass_table, "scaling": scaling_table, "memory": memory_table, 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", choices=[[], *TABLES], help="which; all by default")
+    parser.add_argument("tables", nargs="*", choices=[[], *TABLES], help="tables to print; by default all")
     parser.add_argument("--quick", action="store_true", help="fewer rounds, and no file of 6 GB")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     parser.add_argument("--folder", help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""The estimator: whether transform agrees with fit, how fast it is, and what partial_fit learns.
+"""The estimator: agreement of transform with fit, throughput, and partial_fit.
 
     python -m benchmarks.estimator [grid] [agreement] [held-out] [throughput] [batches]
 
@@ -21,7 +21,7 @@ from relunmd.errors import DatasetError
 
 RANK = 32
 LOOPED = 2000
-"""Rows that SciPy's loop is timed on: all 10 000 would take minutes."""
+"""Rows on which the loop over SciPy's L-BFGS is timed: all 10 000 would take minutes."""
 BATCH, ROUNDS = 1000, 3
 
 
@@ -31,7 +31,7 @@ def relative(X, W, H):
 
 
 def sparse_noise(kind, density, seed, shape):
-    """Independent entries, of which a share is nonzero: row problems with many local minima."""
+    """Return independent entries of which a fraction is nonzero: row problems with many local minima."""
     random = np.random.default_rng(seed)
     nonzero = random.random(shape) < density
     if kind == "counts":
@@ -40,7 +40,7 @@ def sparse_noise(kind, density, seed, shape):
 
 
 def grid(seeds=10):
-    """error_ over the best error of the iterations, and that of transform(training rows) over error_."""
+    """Print error_ relative to the best iteration, and the error of transform(training rows) relative to error_."""
     print(f"\nfit over iterations, transform over fit; ranks 4, 10, 20, {seeds} seeds each")
     all_fits, all_transforms = [], []
     for shape in ((200, 60), (300, 200)):
@@ -68,7 +68,7 @@ def grid(seeds=10):
 
 
 def agreement():
-    """fit_transform(X) against fit(X).transform(X): errors, and how far the W themselves are apart."""
+    """Print the errors of fit_transform(X) and fit(X).transform(X), and how much W differs."""
     cases = {
         "digits, r=16": (datasets.digits, 16),
         "MNIST-500, r=32": (lambda: datasets.mnist(50, every=10, download=False), 32),
@@ -79,7 +79,7 @@ def agreement():
         try:
             X = load()
         except DatasetError as reason:
-            print(f"{name}: left out, {reason}")
+            print(f"{name}: skipped, {reason}")
             continue
         model = ReLUNMD(rank, random_state=0, n_jobs=-1)
         together = model.fit_transform(X)
@@ -94,14 +94,14 @@ def agreement():
 
 
 def held_out():
-    """E of 1 000 held-out images over that of the 5 000 that were fitted: by digit, and in random splits."""
+    """Print E of 1000 held-out images relative to that of 5000 fitted ones: split by digit, and at random."""
     images = datasets.mnist(600, download=False)
     digit = np.arange(len(images)) % 600
     splits = {"first 500 of each digit, next 100": (images[digit < 500], images[digit >= 500])}
     for seed in range(5):
         shuffled = images[np.random.default_rng(seed).permutation(len(images))]
         splits[f"random split {seed}"] = shuffled[:5000], shuffled[5000:]
-    print(f"\nE of 5 000 fitted and 1 000 held-out images of MNIST, r={RANK}")
+    print(f"\nE of 5000 fitted and 1000 held-out images of MNIST, r={RANK}")
     for name, (seen, unseen) in splits.items():
         model = ReLUNMD(RANK, random_state=0, n_jobs=-1).fit(seen)
         svd = TruncatedSVD(RANK, random_state=0).fit(seen)
@@ -117,7 +117,7 @@ def held_out():
 
 
 def looped(X, H, least_squares_first):
-    """W by SciPy's L-BFGS, row by row: from 0 over the latent residual as we do, or straight from least squares."""
+    """Return W by SciPy's L-BFGS row by row: from 0 with the latent residual first, or from least squares."""
 
     def latent(w, x, positive):
         gap = x - w @ H
@@ -144,7 +144,7 @@ def mean_error(X, W, H):
 
 
 def throughput():
-    """Transform of 10 000 images against a loop over rows, by rows a second within one run."""
+    """Print the time of transform per row, and that of a loop over rows."""
     images = datasets.mnist(download=False)
     model = ReLUNMD(RANK, random_state=0, n_jobs=-1).fit(images[:5000])
     X, H = images[50_000:].astype(np.float64), model.components_
@@ -156,7 +156,9 @@ def throughput():
         taken.append(time.perf_counter() - begin)
     ours = float(np.median(taken)) / len(X)
     some = np.linspace(0, len(X) - 1, LOOPED).astype(int)
-    print(f"\ntransform of 10 000 images of MNIST, r={RANK}: {1e3 * ours:.3f} ms a row, all rows {ours * len(X):.2f} s")
+    print(
+        f"\ntransform of 10 000 images of MNIST, r={RANK}: {1e3 * ours:.3f} ms per row, all rows {ours * len(X):.2f} s"
+    )
     for name, direct in (("latent residual, then E", False), ("E from least squares", True)):
         with threadpool_limits(1):
             begin = time.perf_counter()
@@ -164,13 +166,13 @@ def throughput():
             theirs = (time.perf_counter() - begin) / len(some)
         errors = [mean_error(X[some], factor, H) for factor in (theirs_W, W[some])]
         print(
-            f"  SciPy's L-BFGS, {name}: {1e3 * theirs:.2f} ms a row ({LOOPED} rows), ratio {theirs / ours:.0f}; "
+            f"  SciPy's L-BFGS, {name}: {1e3 * theirs:.2f} ms per row ({LOOPED} rows), ratio {theirs / ours:.0f}; "
             f"mean error of these rows {errors[0]:.5f}, ours {errors[1]:.5f}"
         )
 
 
 def batches():
-    """partial_fit in batches against the full fit: error of all rows by the passes over them."""
+    """Print the error of partial_fit in batches and of the full fit by the number of passes."""
     X = datasets.mnist(download=False)
     print(f"\npartial_fit of {len(X)} images in batches of {BATCH}, r={RANK}")
     model, ends, begin = ReLUNMD(RANK, random_state=0, n_jobs=-1), [], time.perf_counter()
@@ -179,14 +181,14 @@ def batches():
             model.partial_fit(X[start : start + BATCH])
         seconds = time.perf_counter() - begin
         ends.append(-model.score(X))
-        begin += time.perf_counter() - begin - seconds  # The score is ours to know, not part of it.
+        begin += time.perf_counter() - begin - seconds  # The time of the score does not count.
         print(f"  after pass {turn + 1}: E {ends[-1]:.4f}, {seconds:.0f} s")
     begin = time.perf_counter()
     d = relunmd.decompose(X, RANK, random_state=0, max_iter=1000, n_jobs=-1)
     h = d.history
     for passes in (ROUNDS, ROUNDS + h.passes[0], 20, 50, 100):
         if passes < h.passes[0]:
-            print(f"  the full fit has no factors after {passes} passes: its start takes {h.passes[0]:.0f}")
+            print(f"  the full fit has no factors after {passes} passes: its initialization takes {h.passes[0]:.0f}")
             continue
         at = int(np.flatnonzero(h.passes <= passes)[-1])
         print(
@@ -211,7 +213,7 @@ def main():
         try:
             PARTS[part]()
         except DatasetError as reason:
-            print(f"\n{part}: left out, {reason}")
+            print(f"\n{part}: skipped, {reason}")
 
 
 if __name__ == "__main__":

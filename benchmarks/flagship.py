@@ -1,9 +1,9 @@
-"""The flagship "qn" against our own "a-nmd", "3b", "3b-factored" and a NumPy 3B: what it reaches, and when.
+"""The default algorithm "qn", compared with "a-nmd", "3b", "3b-factored" and a NumPy 3B by error and time.
 
     python -m benchmarks.flagship [mnist500 mnist synthetic planted basis text identity float32] [--quick]
 
-Times count the start, passes those of the start. Every algorithm takes its default start (`init="auto"`) unless a
-table says otherwise, two threads, float64. Data sets that are not there are left out, and it says so.
+Times and passes include the initialization. Every algorithm uses its default initialization (`init="auto"`) unless
+stated otherwise, two threads, and float64. Data sets that are missing are skipped with a message.
 """
 
 import argparse
@@ -28,11 +28,11 @@ RANK = 32
 
 
 def loaded(name, load):
-    """The data set, or None with a word that it is missing."""
+    """Return a data set; print a message and return None if it is missing."""
     try:
         return load()
     except RelunmdError as reason:
-        print(f"{name}: left out, {reason}", flush=True)
+        print(f"{name}: skipped, {reason}", flush=True)
         return None
 
 
@@ -43,13 +43,13 @@ def run(X, rank, algorithm, init="auto", seed=0, **limits):
 
 
 def best(d, until, what="time"):
-    """The smallest error while `what` of the history was at most `until`; NaN before the start was made."""
+    """Return the smallest error while `what` of the history is at most `until`; NaN before the first iterate."""
     seen = getattr(d.history, what) <= until
     return float(d.history.error[seen].min()) if seen.any() else float("nan")
 
 
 def when(d, error):
-    """Seconds until that error was reached."""
+    """Return the seconds until an error is reached."""
     there = np.flatnonzero(d.history.error <= error)
     return float(d.history.time[there[0]]) if len(there) else float("inf")
 
@@ -62,12 +62,12 @@ def table(columns, rows):
 
 
 def verdict(errors):
-    """How far the best of the others is below or above the flagship's error."""
+    """Return the error of the best other algorithm relative to that of qn."""
     return f"{min(error for name, error in errors.items() if name != 'qn') / errors['qn'] - 1:+.1%}"
 
 
 def mnist500_table(quick):
-    print("1. MNIST, the paper's 500 images, r = 32: error after so many passes, and after 10 s")
+    print("1. MNIST, the paper's 500 images, r = 32: error by passes, and after 10 s")
     X = loaded("MNIST", lambda: datasets.mnist(50, every=10, download=False))
     if X is None:
         return
@@ -88,27 +88,25 @@ def mnist500_table(quick):
     few = {"max_iter": 50}
     dense, csr = run(X, RANK, "qn", **few), run(sparse.csr_array(X), RANK, "qn", **few)
     same = dense.W.tobytes() == csr.W.tobytes() and dense.H.tobytes() == csr.H.tobytes()
-    print(
-        f"The best of the others: {verdict(errors)}. As CSR, 50 iterations: {'the same bits' if same else 'DIFFERENT'}"
-    )
+    print(f"Best other: {verdict(errors)}. As CSR, 50 iterations: {'the same bits' if same else 'DIFFERENT'}")
     print()
 
 
-def reference_course(X, rank, seconds):
-    """Times and errors of the NumPy 3B from a tsvd start, whose time counts."""
+def reference_history(X, rank, seconds):
+    """Return the times and errors of the NumPy 3B from a truncated SVD, whose time counts."""
     begin = time.perf_counter()
     start = relunmd.decompose(X, rank, "tsvd", random_state=0, n_jobs=2)
     X = np.asarray(X, dtype=np.float64)
-    course = []
+    history = []
 
-    def tell(error):
-        course.append((time.perf_counter() - begin, error))
-        if course[-1][0] > seconds:
+    def record(error):
+        history.append((time.perf_counter() - begin, error))
+        if history[-1][0] > seconds:
             raise StopIteration
 
     with suppress(StopIteration):
-        reference.three_block(X, start.W, start.H, max_iter=10**9, on_iteration=tell)
-    return np.array([step for step in course if step[0] <= seconds])
+        reference.three_block(X, start.W, start.H, max_iter=10**9, on_iteration=record)
+    return np.array([step for step in history if step[0] <= seconds])
 
 
 def mnist_table(quick):
@@ -125,19 +123,19 @@ def mnist_table(quick):
         rows.append([rank, *(f"{error:.4f}" for error in errors.values()), verdict(errors), starts])
         print(f"   r = {rank} done", flush=True)
         if rank == RANK:
-            theirs = reference_course(X, rank, seconds)
+            theirs = reference_history(X, rank, seconds)
             reached, qn = theirs[-1, 1], found["qn"]
             theirs_when = theirs[np.flatnonzero(theirs[:, 1] <= reached)[0], 0]
             print(
-                f"   NumPy 3B from a tsvd start: {reached:.4f} after {len(theirs)} iterations; qn has "
-                f"{errors['qn'] / reached:.3f} of it, and was at that error after {when(qn, reached):.2f} s "
+                f"   NumPy 3B from a truncated SVD: {reached:.4f} after {len(theirs)} iterations; qn has "
+                f"{errors['qn'] / reached:.3f} of it, and reached that error after {when(qn, reached):.2f} s "
                 f"(1/{theirs_when / when(qn, reached):.1f} of the time)"
             )
-    table(["rank", *ALL, "best other", "qn: start, passes"], rows)
+    table(["rank", *ALL, "best other", "qn: initialization, passes"], rows)
 
 
 def synthetic_table(quick):
-    print("3. Synthetic n×n, r = 32: milliseconds to E ≤ 1e-4, start included, medians of 5 turns (nuclear: one)")
+    print("3. Synthetic n×n, r = 32: milliseconds to E ≤ 1e-4, initialization included, medians of 5 runs (nuclear: 1)")
     starts = ("random", "tsvd", "mean-corrected", "shifted", "nuclear")
     rows = []
     for n in (500, 1000) if quick else (500, 1000, 1500, 2000):
@@ -150,7 +148,7 @@ def synthetic_table(quick):
                     reached = d.history.time[-1] if d.status is relunmd.Status.TARGET else np.inf
                     times.setdefault((name, init), []).append(reached)
         medians = {key: float(np.median(found)) for key, found in times.items()}
-        theirs = reference_course_to(X, 1e-4)
+        theirs = reference_seconds(X, 1e-4)
         ours = medians.pop(("qn", "auto"))
         bests = [min((medians[name, init], init) for init in starts) for name in OTHERS]
         rows.append(
@@ -158,11 +156,11 @@ def synthetic_table(quick):
             + [f"{1e3 * seconds:.0f} ({init})" for seconds, init in bests]
             + [f"{min(bests)[0] / ours:.2f}", f"{1e3 * theirs:.0f}", f"{theirs / ours:.1f}"]
         )
-    table(["n", "qn", *(f"{name}, best start" for name in OTHERS), "next / qn", "NumPy 3B, tsvd", "that / qn"], rows)
+    table(["n", "qn", *(f"{name}, best init" for name in OTHERS), "next / qn", "NumPy 3B, tsvd", "NumPy 3B / qn"], rows)
 
 
-def reference_course_to(X, target):
-    """Seconds of the NumPy 3B from a tsvd start to that error; the start by LAPACK's full SVD, as people have it."""
+def reference_seconds(X, target):
+    """Return the seconds of the NumPy 3B from LAPACK's full SVD to that error."""
     times = []
     for _ in range(3):
         begin = time.perf_counter()
@@ -205,7 +203,7 @@ def basis_table(quick):
 
 def text_table(quick):
     marks = (3, 5) if quick else (10, 20, 30)
-    print("6. Term counts as CSR, r = 32: error after so many seconds, qn / 3b-factored")
+    print("6. Term counts as CSR, r = 32: error by seconds, qn / 3b-factored")
     rows = []
     for name in ("kos", "classic", "20newsgroups"):
         X = loaded(name, lambda name=name: datasets.load(name))
@@ -214,12 +212,12 @@ def text_table(quick):
         ours, theirs = (run(X, RANK, algorithm, max_time=marks[-1]) for algorithm in ("qn", "3b-factored"))
         rows.append([name, *(f"{best(ours, mark):.4f} / {best(theirs, mark):.4f}" for mark in marks)])
         rows[-1] += [f"{ours.init_time:.1f} / {theirs.init_time:.1f} s"]
-    table(["", *(f"{mark} s" for mark in marks), "starts"], rows)
+    table(["", *(f"{mark} s" for mark in marks), "initialization"], rows)
 
 
 def identity_table(quick):
     starts = 20 if quick else 100
-    print(f"7. The identity: share of {starts} random starts that end with E ≤ 1e-3, at most 1500 iterations")
+    print(f"7. The identity: share of {starts} random initializations that reach E ≤ 1e-3, at most 1500 iterations")
     rows = []
     for n, rank in ((10, 3), (20, 4), (25, 5)):
         found = [
@@ -230,7 +228,7 @@ def identity_table(quick):
         rows.append([f"n = {n}, r = {rank}", f"{len(there) / starts:.0%}", f"{len(first) / starts:.0%}"])
         rows[-1] += [f"{np.median([d.n_iter for d in there]):.0f}" if there else "–"]
     table(["", "share", "in the first round", "iterations, median"], rows)
-    print("   Rank 3 by n_starts: error, seconds; the default start first, 10 000 iterations at most")
+    print("   Rank 3 by n_starts: error, seconds; the default initialization first, at most 10 000 iterations")
     rows = []
     for n in (10, 20, 30, 50, 100):
         cells = []
@@ -242,7 +240,7 @@ def identity_table(quick):
 
 
 def float32_table(quick):
-    print("float32 beside float64: error after 500 iterations")
+    print("float32 and float64: error after 500 iterations")
     rows = []
     sets = {
         "digits": (datasets.digits, 16),
@@ -257,7 +255,7 @@ def float32_table(quick):
             rows.append(
                 [name, f"{wide.error:.7f}", f"{narrow.error:.7f}", f"{narrow.error - wide.error:+.1e}", seconds]
             )
-    table(["", "float64", "float32", "difference", "time / float64's"], rows)
+    table(["", "float64", "float32", "difference", "time / float64"], rows)
 
 
 def noisy():
@@ -278,7 +276,7 @@ TABLES = {
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", choices=[[], *TABLES], help="which; all by default")
+    parser.add_argument("tables", nargs="*", choices=[[], *TABLES], help="tables to print; by default all")
     parser.add_argument("--quick", action="store_true", help="smaller data, shorter runs")
     given = parser.parse_args()
     for name in given.tables or TABLES:

@@ -49,7 +49,7 @@ def recorded():
 
 
 def histories(source):
-    """The errors that the library in `source` finds."""
+    """Return the errors of the library in `source`."""
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(source), str(ROOT)])}
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.histories", "--record"]
     done = subprocess.run(command, env=env, check=True, stdout=subprocess.PIPE, text=True)
@@ -64,7 +64,7 @@ def main():
     if given.record:
         return recorded()
     if given.commit is None:
-        parser.error("name a commit")
+        parser.error("COMMIT is missing")
     with tempfile.TemporaryDirectory() as folder:
         before = histories(exported(given.commit, Path(folder).resolve()))
         after = histories(ROOT / "src")

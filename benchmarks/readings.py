@@ -1,9 +1,9 @@
-"""Where table 4's iterations are not the paper's: do other starts, exact SVDs or the authors' own rules explain it?
+"""Iteration counts of table 4 that differ from the paper's, by initialization and implementation.
 
     python -m benchmarks.readings
 
-The authors' program starts from a full-rank Gaussian matrix with three subgradient steps of length 0.7, and its 3B
-begins with Z⁰ = X. The plain NumPy versions take LAPACK's SVDs; they share nothing with the library.
+The authors' program initializes with three subgradient steps of length 0.7 from a full-rank Gaussian matrix, and its 3B
+starts with Z⁰ = X. The NumPy versions use LAPACK's SVDs and nothing of the library.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ SEEDS = range(2)
 
 
 def program_factors(X, rank, seed):
-    """The start of the authors' program, by its rules."""
+    """Return the initial factors of the authors' program."""
     random = np.random.default_rng([seed, 1])
 
     def feasible(Theta):
@@ -41,7 +41,7 @@ def first_below(errors):
 
 
 def plain(X, label, W, H):
-    """Iterations of the NumPy version."""
+    """Return the number of iterations of the NumPy version."""
     rank = len(H)
     if label == "3B-NMD":
         return first_below(reference.three_block(X, W, H, target_error=TARGET, max_iter=MOST, Z=X.copy())[2])
@@ -50,8 +50,8 @@ def plain(X, label, W, H):
 
 
 def main():
-    print(f"Iterations to E ≤ {TARGET:.0e}, {N}², by start: seeds {', '.join(map(str, SEEDS))}")
-    print(f"{'':>16} {'paper':>6} {'nuclear':>14} {'tsvd':>14} {'the program’s':>14} {'NumPy, program’s':>17}")
+    print(f"Iterations to E ≤ {TARGET:.0e}, {N}², by initialization: seeds {', '.join(map(str, SEEDS))}")
+    print(f"{'':>16} {'paper':>6} {'nuclear':>14} {'tsvd':>14} {'authors’':>14} {'NumPy, authors’':>17}")
     by_label = {contender.label: contender for contender in SIX}
     for rank, label in SETTINGS:
         found = {"nuclear": [], "tsvd": [], "program": [], "plain": []}

@@ -1,16 +1,16 @@
-"""The yardstick: plain, in-place NumPy, as a careful person would write it in an afternoon.
+"""Reference implementations in plain, in-place NumPy.
 
-3B-NMD (the paper's Algorithm 2) and the nuclear-norm start by full LAPACK SVDs. Nothing of relunmd
-is used, so these also serve as oracles in the tests. BLAS runs with as many threads as it likes.
+3B-NMD (the paper's Algorithm 2) and the nuclear-norm initialization by full LAPACK SVDs. They use nothing of relunmd,
+so they also serve as oracles in the tests. BLAS uses its default number of threads.
 """
 
 import numpy as np
 
 
 def three_block(X, W, H, beta=0.7, target_error=0.0, max_iter=1000, on_iteration=None, Z=None):
-    """Algorithm 2 from Θ⁰ = WH and Z⁰, the projection of Θ⁰ if not given (it is written over).
+    """Run Algorithm 2 from Θ⁰ = WH and Z⁰, by default the projection of Θ⁰; Z is overwritten.
 
-    Returns W, H and the relative error at each iteration, the start's first.
+    Return W, H and the relative errors, that of the initial factors first.
     """
     positive = X > 0
     norm = np.linalg.norm(X)
@@ -39,7 +39,7 @@ def three_block(X, W, H, beta=0.7, target_error=0.0, max_iter=1000, on_iteration
 
 
 def nuclear_start(X, rank, random, steps=3):
-    """The paper's section 4 from a random start. Returns W, H."""
+    """Return W and H by section 4 of the paper, from random factors."""
     m, n = X.shape
     positive = X > 0
 

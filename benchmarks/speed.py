@@ -1,9 +1,9 @@
-"""Time an iteration and a start, against the NumPy reference, as ratios within one run.
+"""Time of an iteration and of the nuclear initialization, relative to the NumPy reference.
 
     python -m benchmarks.speed [--quick]
 
-Each figure is the median over rounds in which all take their turn, with two threads. A turn is preceded by
-a pause, since OpenBLAS's threads go on spinning for a while after the reference.
+Each figure is the median of interleaved runs with two threads. A pause precedes each run, because the threads of
+OpenBLAS spin for a while after the reference.
 """
 
 import argparse
@@ -20,14 +20,14 @@ PAUSE = 0.5
 
 
 def seconds_an_iteration(X, start, algorithm, iterations):
-    """Median time between iterations of ours, threads and blocks included."""
+    """Return the median time of an iteration of relunmd."""
     time.sleep(PAUSE)
     d = relunmd.decompose(X, RANK, algorithm, init=start, tol=0, max_iter=iterations, n_jobs=2)
     return np.median(np.diff(d.history.time))
 
 
 def reference_seconds_an_iteration(X, start, iterations):
-    """Median time of an iteration of the reference."""
+    """Return the median time of an iteration of the reference."""
     time.sleep(PAUSE)
     stamps = [time.perf_counter()]
     reference.three_block(X, *start, max_iter=iterations, on_iteration=lambda _: stamps.append(time.perf_counter()))
@@ -35,7 +35,7 @@ def reference_seconds_an_iteration(X, start, iterations):
 
 
 def iterations_table(sizes, rounds, iterations):
-    print(f"An iteration, float64, rank {RANK}, 2 threads: milliseconds, and times a 3B iteration of ours")
+    print(f"An iteration, float64, rank {RANK}, 2 threads: milliseconds, and as a multiple of 3b")
     names = [name for name in relunmd.algorithms() if name != "tsvd"]
     print(f"{'n':>6} {'reference 3B':>16} " + " ".join(f"{name:>16}" for name in names))
     for n in sizes:
@@ -53,7 +53,7 @@ def iterations_table(sizes, rounds, iterations):
 
 
 def nuclear_table(sizes):
-    print("\nThe nuclear start, 3 steps: seconds, start error")
+    print("\nThe nuclear initialization, 3 steps: seconds, initial error")
     print(f"{'n':>6} {'reference':>18} {'ours':>18} {'ratio':>6}")
     for n in sizes:
         X = synthetic(n, n, RANK, 0)

@@ -1,10 +1,10 @@
-"""Which truncated SVD: accuracy and time of the ways to get one, cold and along a run.
+"""Accuracy and time of truncated SVDs, from scratch and during a run.
 
     python -m benchmarks.tsvd [--quick]
 
-Cold: the rank-r TSVD of X from nothing. Accuracy is the excess of ‖X − X_r‖ over LAPACK's.
-Warm: along an A-NMD run, the excess of ‖Z − Z_r‖ with 1, 2 and 3 sweeps from the last vectors,
-and what it does to the number of iterations to E ≤ 1e-4.
+Cold: the rank-r TSVD of X from scratch. Accuracy is the excess of ‖X − X_r‖ over that of LAPACK.
+Warm: during an A-NMD run, the excess of ‖Z − Z_r‖ with 1, 2 and 3 sweeps from the last vectors, and the number of
+iterations to E ≤ 1e-4.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def arpack(X, rank):
     return U, sigma[:, None] * Vt
 
 
-def randomised(X, rank):
+def randomized(X, rank):
     U, sigma, Vt = randomized_svd(X, rank, random_state=0)
     return U, sigma[:, None] * Vt
 
@@ -52,8 +52,8 @@ def krylov(X, rank):
 
 
 def cold(cases):
-    print("Cold: seconds, and ‖X − X_r‖ over LAPACK's less 1")
-    ways = {"LAPACK": lapack, "Gram": gram, "ARPACK": arpack, "randomised": randomised, "ours (Krylov)": krylov}
+    print("Cold: seconds, and the excess of ‖X − X_r‖ over that of LAPACK")
+    ways = {"LAPACK": lapack, "Gram": gram, "ARPACK": arpack, "randomized": randomized, "ours (Krylov)": krylov}
     print(f"{'':>22} " + " ".join(f"{way:>20}" for way in ways))
     for name, X, rank in cases:
         cells, best = [], None

@@ -1,4 +1,4 @@
-"""Two versions of the library side by side: the same job, in turns, each in a process of its own.
+"""Times of two versions of the library on the same job, interleaved, each in its own process.
 
     python -m benchmarks.versions COMMIT [JOB ...]
 
@@ -40,7 +40,7 @@ JOBS = {"transform": transform}
 
 
 def exported(commit, folder):
-    """The source of a commit, as a folder for PYTHONPATH."""
+    """Export the source of a commit; return the folder for PYTHONPATH."""
     packed = subprocess.run(["git", "archive", commit, "src"], cwd=ROOT, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
         archive.extractall(folder, filter="data")
@@ -48,7 +48,7 @@ def exported(commit, folder):
 
 
 def measured(job, source):
-    """Seconds and error of a job with the library in `source`."""
+    """Return the seconds and the error of a job with the library in `source`."""
     path = os.pathsep.join([str(source), str(ROOT)])
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.versions", "--run", job]
     done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, check=True, capture_output=True, text=True)
@@ -59,7 +59,7 @@ def measured(job, source):
 
 
 def run(job):
-    """In a process of its own: do a job and print what it took."""
+    """Run a job in this process and print its seconds and error as JSON."""
     seconds, error = JOBS[job]()
     print(json.dumps({"seconds": seconds, "error": error, "library": relunmd.__file__}))
 
@@ -73,7 +73,7 @@ def main():
     if given.run:
         return run(given.run)
     if given.commit is None:
-        parser.error("name a commit")
+        parser.error("COMMIT is missing")
     with tempfile.TemporaryDirectory() as folder:
         sources = {given.commit: exported(given.commit, Path(folder).resolve()), "this tree": ROOT / "src"}
         for job in given.jobs or JOBS:

@@ -83,7 +83,10 @@ class FaultyExecutor(ThreadExecutor):
         except KeyError:
             raise RowsLostError(f"A worker has not array {rows.number}") from None
 
-    def new_rows(self, matrix, n_columns, dtype):
+    def new_rows(self, matrix, wanted):
+        if isinstance(wanted, RowsOnWorkers):
+            return wanted
+        n_columns, dtype = wanted if isinstance(wanted, tuple) else (wanted, matrix.dtype)
         self._next_number += 1
         return RowsOnWorkers(self, matrix, self._next_number, n_columns, np.dtype(dtype))
 
@@ -93,19 +96,13 @@ class FaultyExecutor(ThreadExecutor):
         else:
             self._call(function.__name__)
         given = {name: self._found(array) for name, array in rows.items()}
-        made = {name: self._wanted(matrix, wanted) for name, wanted in out.items()}
+        made = {name: self.new_rows(matrix, wanted) for name, wanted in out.items()}
         for array in made.values():
             if array.number not in self._arrays:
                 self._arrays[array.number] = np.full(array.shape, np.nan, array.dtype)
         written = {name: self._arrays[array.number] for name, array in made.items()}
         _, sums = super()._each(matrix, function, given, written, shared)
         return made, sums
-
-    def _wanted(self, matrix, wanted):
-        if isinstance(wanted, RowsOnWorkers):
-            return wanted
-        n_columns, dtype = wanted if isinstance(wanted, tuple) else (wanted, matrix.dtype)
-        return self.new_rows(matrix, n_columns, dtype)
 
     def normal_rows(self, matrix, n_columns, random):
         return self.placed(matrix, super().normal_rows(matrix, n_columns, random))
@@ -114,7 +111,7 @@ class FaultyExecutor(ThreadExecutor):
         if isinstance(A, RowsOnWorkers):
             return A
         self._need_rows("placed")
-        rows = self.new_rows(matrix, A.shape[1], A.dtype)
+        rows = self.new_rows(matrix, (A.shape[1], A.dtype))
         self._arrays[rows.number] = np.array(A)
         return rows
 

@@ -92,9 +92,9 @@ def test_lists_of_parts_are_no_factors(client, model, kind):
     [
         (lambda client: delayed(X), "must be a dask.array or a list"),
         (lambda client: client.scatter(X), "must be a dask.array or a list"),
-        (lambda client: [delayed(X[:, :0])], r"have columns\. Got a part of shape \(200, 0\)"),
-        (lambda client: da.from_delayed(delayed(X[:150]), X.shape, X.dtype), r"declares, .* Got \(150, 30\)"),
-        (lambda client: da.from_delayed(delayed(X[:, :29]), X.shape, X.dtype), r"declares, .* Got \(200, 29\)"),
+        (lambda client: [delayed(X[:, :0])], r"have columns; got a part of shape \(200, 0\)"),
+        (lambda client: da.from_delayed(delayed(X[:150]), X.shape, X.dtype), r"declares, .* got \(150, 30\)"),
+        (lambda client: da.from_delayed(delayed(X[:, :29]), X.shape, X.dtype), r"declares, .* got \(200, 29\)"),
     ],
 )
 def test_x_that_is_not_what_it_should_be(client, bad, why):

@@ -5,17 +5,10 @@ stay on the workers; one task per worker makes a pass over its blocks; only H, c
 imported when X is found to be on Dask.
 """
 
-from relunmd.engine.distributed.cluster_executor import ClusterExecutor
-from relunmd.engine.distributed.cluster_source import ClusterSource
-from relunmd.engine.distributed.dask_input import is_distributed, open_distributed, refuse_distributed
-from relunmd.engine.distributed.dask_results import Chunks, fetched
-
-__all__ = [
-    "Chunks",
-    "ClusterExecutor",
-    "ClusterSource",
-    "fetched",
-    "is_distributed",
-    "open_distributed",
-    "refuse_distributed",
-]
+from relunmd.engine.distributed.cluster_executor import ClusterExecutor as ClusterExecutor
+from relunmd.engine.distributed.cluster_source import ClusterSource as ClusterSource
+from relunmd.engine.distributed.dask_input import is_distributed as is_distributed
+from relunmd.engine.distributed.dask_input import open_distributed as open_distributed
+from relunmd.engine.distributed.dask_input import refuse_distributed as refuse_distributed
+from relunmd.engine.distributed.dask_results import Chunks as Chunks
+from relunmd.engine.distributed.dask_results import fetched as fetched

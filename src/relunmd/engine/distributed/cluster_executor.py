@@ -14,26 +14,23 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd.engine.blas_threads import one_blas_thread
 from relunmd.engine.distributed import row_files
-from relunmd.engine.distributed.cluster_source import MOST_LOSSES, ClusterSource
+from relunmd.engine.distributed.cluster_source import MOST_LOSSES, ClusterSource, neighbors, place
 from relunmd.engine.distributed.dask_results import check_rows, dask_array
-from relunmd.engine.distributed.placement import neighbors, place
+from relunmd.engine.distributed.parts import Array
 from relunmd.engine.distributed.refusals import WorkersLostError
 from relunmd.engine.distributed.remote_rows import RowsOnWorkers
 from relunmd.engine.distributed.shared_arrays import fold_transposes, total_bytes
 from relunmd.engine.distributed.worker_store import Nodes, PassOrder, add_sums
-from relunmd.engine.executor import BlockFunction, Executor, Rows, RowsLostError, Sums, Wanted
+from relunmd.engine.executor import BlockFunction, Executor, Rows, RowsLostError, Sums
 from relunmd.engine.matrix import Block, Matrix
 from relunmd.errors import ClusterError, InputError
 
-Array = NDArray[Any]
-T = TypeVar("T")
 log = logging.getLogger("relunmd")
 
 _FAN_IN = 4
@@ -90,8 +87,11 @@ class ClusterExecutor(Executor):
     def facts(self) -> dict[str, int]:
         return {"workers": len(self.source.workers), "bytes_moved": self._cluster.bytes_moved}
 
-    def new_rows(self, matrix: Matrix, n_columns: int, dtype: np.dtype[Any]) -> RowsOnWorkers:
-        """Return an array of m rows that has not been written yet."""
+    def new_rows(self, matrix: Matrix, wanted: Any) -> RowsOnWorkers:
+        """Return an array of m rows to write: `wanted` itself, or a new one of so many columns (and that dtype)."""
+        if isinstance(wanted, RowsOnWorkers):
+            return wanted
+        n_columns, dtype = wanted if isinstance(wanted, tuple) else (wanted, matrix.dtype)
         self._next_number += 1
         rows = RowsOnWorkers(self, matrix, self._next_number, n_columns, dtype)
         weakref.finalize(rows, self._dropped.append, self._next_number)
@@ -100,7 +100,7 @@ class ClusterExecutor(Executor):
     def _each(self, matrix: Matrix, function: BlockFunction, rows: Any, out: Any, shared: Any) -> tuple[Any, Sums]:
         if self._closed:
             raise ClusterError("On a cluster, W of a Progress is available only during the run. Read it in a callback.")
-        made = {name: self._wanted_rows(matrix, wanted) for name, wanted in out.items()}
+        made = {name: self.new_rows(matrix, wanted) for name, wanted in out.items()}
         self._use_new_workers()
         numbers = {name: array.number for name, array in rows.items()}
         specs = {name: array.spec for name, array in made.items()}
@@ -117,12 +117,6 @@ class ClusterExecutor(Executor):
                 self._replace_workers(reason)
                 if rows:  # A pass that reads no rows needs X alone, and is repeated.
                     raise RowsLostError(str(reason)) from reason
-
-    def _wanted_rows(self, matrix: Matrix, wanted: Wanted) -> RowsOnWorkers:
-        if isinstance(wanted, RowsOnWorkers):
-            return wanted
-        n_columns, dtype = wanted if isinstance(wanted, tuple) else (wanted, matrix.dtype)
-        return self.new_rows(matrix, n_columns, dtype)  # type: ignore[arg-type]
 
     def _run_pass(self, order: PassOrder, shared: Mapping[str, Any]) -> Sums:
         count, cluster, workers = self.source.n_blocks, self._cluster, self.source.workers
@@ -170,12 +164,11 @@ class ClusterExecutor(Executor):
         """Restore what was kept from the copies that are left; return whether there is a copy of each part."""
         present = list(self._cluster.workers())
         found = self._cluster.call_each("kept_parts", dict.fromkeys(present, (generation,)))
-        givers = []
-        for part, owner in enumerate(self.source.owners):
-            holders = [address for address, parts in zip(present, found, strict=True) if part in parts]
-            if not holders:
-                return False
-            givers.append(owner if owner in holders else holders[0])
+        held = list(zip(present, found, strict=True))
+        holders = [[address for address, parts in held if part in parts] for part in range(len(self.source.owners))]
+        if not all(holders):
+            return False
+        givers = [owner if owner in on else on[0] for owner, on in zip(self.source.owners, holders, strict=True)]
         self._copy_rows(generation, givers, self.source.owners)
         self.source.epoch += 1
         self._call_owners("restore", lambda parts: (generation, parts, self.source.epoch))
@@ -189,9 +182,9 @@ class ClusterExecutor(Executor):
     def _copy_rows(self, generation: int, givers: Sequence[str], takers: Sequence[str]) -> None:
         """Copy what was kept of each part from one worker to another."""
         moves: dict[tuple[str, str], list[int]] = {}
-        for part, (giver, taker) in enumerate(zip(givers, takers, strict=True)):
-            if giver != taker:
-                moves.setdefault((giver, taker), []).append(part)
+        for part, pair in enumerate(zip(givers, takers, strict=True)):
+            if pair[0] != pair[1]:
+                moves.setdefault(pair, []).append(part)
         futures = []
         for (giver, taker), parts in moves.items():
             given = self._cluster.call("kept_rows", generation, parts, on=giver)
@@ -203,7 +196,7 @@ class ClusterExecutor(Executor):
         self.source.most_losses = MOST_LOSSES + self.passes // _PASSES_A_LOSS
         self.source.prepare(lost=reason)
 
-    def _recovering(self, action: Callable[[], T]) -> T:
+    def _recovering(self, action: Callable[[], Any]) -> Any:
         """Return the result of an action that needs rows; replace lost workers and raise RowsLostError."""
         try:
             return action()
@@ -238,13 +231,12 @@ class ClusterExecutor(Executor):
 
     def normal_rows(self, matrix: Matrix, n_columns: int, random: np.random.Generator) -> Array:
         seed = int(random.integers(2**63))
-        W: Array = self.over_rows(matrix, _normal_block, out={"W": n_columns}, seed=seed)[0].W
-        return W
+        return self.over_rows(matrix, _normal_block, out={"W": n_columns}, seed=seed)[0].W  # type: ignore[no-any-return]
 
     def placed(self, matrix: Matrix, A: Any) -> Array:
         if isinstance(A, RowsOnWorkers):
             return A  # type: ignore[return-value]
-        rows = self.new_rows(matrix, A.shape[1], np.dtype(A.dtype))
+        rows = self.new_rows(matrix, (A.shape[1], np.dtype(A.dtype)))
         heights, needs = self.source.heights, check_rows(A) if hasattr(A, "dask") else []
 
         def put() -> None:
@@ -289,7 +281,7 @@ class ClusterExecutor(Executor):
         if folder.is_absolute() or ".." in folder.parts:
             raise InputError(f"The rows of a checkpoint must be in a folder beside it. {place} names {folder}.")
         specs = {int(number): (int(columns), np.dtype(str(kind))) for number, columns, kind in about["arrays"].values()}
-        new = {number: self.new_rows(matrix, *spec) for number, spec in specs.items()}
+        new = {number: self.new_rows(matrix, spec) for number, spec in specs.items()}
         wanted = {number: rows.spec for number, rows in new.items()}
         path = str(place.parent / folder)
         self._recovering(lambda: self._call_owners("read_rows", lambda parts: (path, wanted, parts)))

@@ -1,4 +1,8 @@
-"""X on the workers of a cluster: which worker owns which part, and how parts of lost workers are opened again."""
+"""X on the workers of a cluster: which worker owns which part, and how parts of lost workers are opened again.
+
+A worker owns consecutive parts, so that its sums are few nodes of the tree of sums. Parts that Dask has computed
+already are moved for that.
+"""
 
 import logging
 import secrets
@@ -8,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from relunmd.engine.distributed.parts import ComputedPart, PartFacts, changed_error
-from relunmd.engine.distributed.placement import place, place_again
 from relunmd.engine.distributed.refusals import WorkersLostError
 from relunmd.engine.distributed.worker_tasks import Cluster
-from relunmd.engine.matrix import RowLayout, Scratch, Source
-from relunmd.engine.matrix.source import InMemory
+from relunmd.engine.matrix import RowLayout, Source
 from relunmd.errors import ClusterError, InputError
 from relunmd.memory import human_bytes
 
@@ -21,6 +23,44 @@ _LARGE_GRAPH = 2**18
 """Bytes of a part's graph that are sent with a task."""
 MOST_LOSSES = 10
 """How often workers may be lost: a run that is too large for their memory loses them repeatedly."""
+
+
+def place(weights: Sequence[float], workers: Mapping[str, float]) -> list[str]:
+    """Return an owner for each part, in proportion to the workers' numbers of threads.
+
+    >>> place([1, 1, 1, 1], {"a": 1, "b": 1})
+    ['a', 'a', 'b', 'b']
+    >>> place([1, 1, 1, 1], {"a": 1, "b": 3})
+    ['a', 'b', 'b', 'b']
+    """
+    addresses = sorted(workers)
+    ends = np.cumsum([workers[address] for address in addresses])
+    middles = np.cumsum(weights) - np.asarray(weights) / 2
+    return [addresses[i] for i in np.searchsorted(ends, middles / sum(weights) * ends[-1], side="right")]
+
+
+def place_again(owners: Sequence[str], workers: Mapping[str, int]) -> list[str]:
+    """Return the owners with the parts of lost workers assigned to the others, by the room that these have.
+
+    >>> place_again(["a", "a", "b", "b"], {"b": 1, "c": 1})
+    ['c', 'c', 'b', 'b']
+    """
+    fair = len(owners) / sum(workers.values())
+    room = {address: max(fair * threads - owners.count(address), 0.0) for address, threads in workers.items()}
+    lost = [owner for owner in owners if owner not in workers]
+    new = iter(place([1.0] * len(lost), room))
+    return [owner if owner in workers else next(new) for owner in owners]
+
+
+def neighbors(owners: Sequence[str]) -> list[str]:
+    """Return for each part the worker after its owner, which keeps the copies; the owner if it is alone.
+
+    >>> neighbors(["a", "a", "b", "c"])
+    ['b', 'b', 'c', 'a']
+    """
+    workers = list(dict.fromkeys(owners))
+    following = dict(zip(workers, [*workers[1:], workers[0]], strict=True))
+    return [following[owner] for owner in owners]
 
 
 class ClusterSource(Source):
@@ -33,8 +73,8 @@ class ClusterSource(Source):
         For each part an object whose `load` returns its rows on a worker; None where Dask has computed it already.
     futures : mapping of int to distributed.Future
         The parts that Dask has computed.
-    heights : sequence of float, optional
-        The number of rows of each part, if known; used to balance the load.
+    weights : sequence of float
+        The number of rows of each part, or 1 where it is not known; used to balance the load.
     needs : sequence of distributed.Future
         Futures of the user that those in `futures` depend on.
 
@@ -51,18 +91,12 @@ class ClusterSource(Source):
     in_memory = False
 
     def __init__(
-        self,
-        client: Any,
-        loaders: Sequence[Any],
-        futures: Mapping[int, Any],
-        heights: Sequence[float] | None = None,
-        needs: Sequence[Any] = (),
+        self, client: Any, loaders: Sequence[Any], futures: Mapping[int, Any], weights: Sequence[float], needs: Any = ()
     ) -> None:
         if client.asynchronous:
             raise InputError("X on Dask needs a synchronous Client; got an asynchronous one. Use asyncio.to_thread.")
         self.cluster = Cluster(client, secrets.token_hex(4))
-        self.loaders, self.futures = loaders, futures
-        self.weights = [1.0] * len(loaders) if heights is None else list(heights)
+        self.loaders, self.futures, self.weights = loaders, futures, weights
         self.losses, self.most_losses = 0, MOST_LOSSES
         self.epoch = self.n_blocks = 0
         self._needs = [*futures.values(), *needs]
@@ -175,10 +209,10 @@ class ClusterSource(Source):
         """Derive the shape, the dtype and the blocks of X from its parts."""
         facts, heights = self._facts.values(), self.heights
         if 0 in heights:
-            raise InputError(f"Every part of X must have rows. Got {heights.count(0)} of {len(heights)} without.")
+            raise InputError(f"Every part of X must have rows; got {heights.count(0)} of {len(heights)} without.")
         widths = sorted({part.n_columns for part in facts})
         if len(widths) > 1:
-            raise InputError(f"All parts of X must have the same number of columns. Got {widths[0]} and {widths[-1]}.")
+            raise InputError(f"All parts of X must have the same number of columns; got {widths[0]} and {widths[-1]}.")
         self.shape, self.sparse = (sum(heights), widths[0]), all(part.sparse for part in facts)
         self.dtype = np.result_type(*{part.dtype for part in facts})
         self.starts = tuple(int(start) for start in np.cumsum([0, *heights[:-1]]))
@@ -193,8 +227,7 @@ class ClusterSource(Source):
         except Exception as reason:
             log.info("X could not be released on all workers: %s", reason)
 
-    def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple[InMemory, int]:
+    def read(self, *given: Any, **named: Any) -> Any:
         raise NotImplementedError("The rows of X are on the workers.")
 
-    def read(self, rows: slice) -> Any:
-        raise NotImplementedError("The rows of X are on the workers.")
+    part = read

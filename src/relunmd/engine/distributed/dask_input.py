@@ -33,7 +33,7 @@ def refuse_distributed(X: object, what: str) -> None:
     """
     if is_distributed(X) or isinstance(X, ClusterSource):
         kind = f"a list of {type(X[0]).__name__} objects" if isinstance(X, list | tuple) else f"a {type(X).__module__}"
-        raise InputError(f"{what} needs X in memory or in a file. Got {kind}; X.compute() loads a Dask array.")
+        raise InputError(f"{what} needs X in memory or in a file; got {kind}. X.compute() loads a Dask array.")
 
 
 def current_client() -> Any:
@@ -78,7 +78,10 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
         client = needs[0].client if needs else current_client()
     declared = None
     if isinstance(X, list | tuple):
-        parts = _checked_parts(X)
+        kinds, parts = (dask_module("dask.delayed").Delayed, dask_module().Future), list(X)
+        wrong = [type(part).__name__ for part in parts if not isinstance(part, kinds)]
+        if wrong:
+            raise InputError(f"The parts of X must be dask.delayed values or futures; got {wrong[0]}.")
     else:
         X = _by_rows(X)
         if futures_of(X):  # to_delayed() of a graph on top of futures would lose these.
@@ -93,10 +96,10 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
     futures = {index: client.compute(part) for index, part in enumerate(parts) if _has_futures(part)}
     optimize = dask_module("dask").optimize  # Reduces a graph for all of X to what one part needs.
     loaders = [None if i in futures else ComputedPart(optimize(part)[0]) for i, part in enumerate(parts)]
-    source = ClusterSource(client, loaders, futures, declared, needs)
+    source = ClusterSource(client, loaders, futures, declared or [1.0] * len(parts), needs)
     if declared is not None and (source.heights != declared or source.shape[1] != X.shape[1]):
         source.close()
-        raise InputError(f"The chunks of X must have the sizes X declares, {X.shape} in total. Got {source.shape}.")
+        raise InputError(f"The chunks of X must have the sizes X declares, {X.shape} in total; got {source.shape}.")
     return source
 
 
@@ -109,22 +112,14 @@ def _has_futures(part: Any) -> bool:
     return bool(dask_module("distributed.client").futures_of(part)) or not graph.keys() >= needed
 
 
-def _checked_parts(X: Any) -> list[Any]:
-    kinds = dask_module("dask.delayed").Delayed, dask_module().Future
-    wrong = [type(part).__name__ for part in X if not isinstance(part, kinds)]
-    if wrong:
-        raise InputError(f"The parts of X must be dask.delayed values or futures. Got {wrong[0]}.")
-    return list(X)
-
-
 def _by_rows(X: Any) -> Any:
     """Return a Dask array in chunks of whole rows."""
     if not isinstance(X, dask_module("dask.array").Array):
-        raise InputError(f"X on Dask must be a dask.array or a list of dask.delayed rows. Got {type(X).__name__}.")
+        raise InputError(f"X on Dask must be a dask.array or a list of dask.delayed rows; got {type(X).__name__}.")
     if X.ndim != 2:
-        raise InputError(f"X must be two-dimensional. Got {X.ndim} dimension(s), shape {X.shape}.")
+        raise InputError(f"X must be two-dimensional; got {X.ndim} dimension(s), shape {X.shape}.")
     if 0 in X.shape:
-        raise InputError(f"X must not be empty. Got shape {X.shape}.")
+        raise InputError(f"X must not be empty; got shape {X.shape}.")
     if len(X.chunks[1]) > 1:
         log.info("X has %d chunks of columns; it is rechunked to whole rows", len(X.chunks[1]))
         X = X.rechunk({1: -1})

@@ -4,38 +4,32 @@ import secrets
 from collections.abc import Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd._util import library_of
-from relunmd.engine.distributed.parts import dask_module
-from relunmd.engine.distributed.placement import neighbors
-from relunmd.engine.distributed.refusals import Refusal, WorkersLostError, refusing
+from relunmd.engine.distributed.cluster_source import ClusterSource, neighbors
+from relunmd.engine.distributed.parts import Array, dask_module
+from relunmd.engine.distributed.refusals import WorkersLostError, refusing
+from relunmd.engine.distributed.remote_rows import RowsOnWorkers
 from relunmd.engine.distributed.worker_tasks import Cluster, check_client
 from relunmd.errors import ClusterError
 
-if TYPE_CHECKING:
-    from relunmd.engine.distributed.cluster_source import ClusterSource
-    from relunmd.engine.distributed.remote_rows import RowsOnWorkers
-
-
-Array = NDArray[Any]
 _TRIES = 3
 """How often rows are fetched if workers are lost meanwhile."""
 _TIMEOUT, _SLOWEST_NETWORK = 120.0, 1e7
 """Seconds to wait for rows, and bytes per second that are added to that."""
 
 
-def dask_array(source: "ClusterSource", rows: "RowsOnWorkers") -> Any:
+def dask_array(source: ClusterSource, rows: RowsOnWorkers) -> Any:
     """Return an array as a Dask array with a chunk for each part of X, which stays on the workers.
 
     Two workers have each chunk, as the results of two tasks: if Dask loses the second it recomputes it from the first.
-    If the first is lost it becomes a Refusal, for which the second raises ClusterError when it is lost too; Dask would
-    wait forever for a task that depends on one that failed before. The second depends on the first through a third
-    task, which is released: a direct dependency would leave a replica of the first beside the second, and Dask's memory
-    manager may then drop the wrong one. `Client.replicate` does not help: replicas are dropped and not renewed
+    If the first is lost it becomes an exception, for which the second raises ClusterError when it is lost too: Dask
+    would wait forever for a task that depends on one that failed before. The second depends on the first through a
+    third task, which is released: a direct dependency would leave a replica of the first beside the second, and Dask's
+    memory manager may then drop the wrong one. `Client.replicate` does not help: replicas are dropped and not renewed
     (dask/distributed #6578).
     """
     array, delayed = dask_module("dask.array"), dask_module("dask").delayed
@@ -69,9 +63,9 @@ def sent(rows: Array) -> Array:
     return rows
 
 
-def received(rows: Array | Refusal) -> Array:
+def received(rows: Array | Exception) -> Array:
     """Return the rows of a result; raise ClusterError if they are lost."""
-    if isinstance(rows, Refusal):
+    if isinstance(rows, Exception):
         raise ClusterError(
             "Rows of this result were lost with the Dask workers that held them. Call relunmd again (with a checkpoint "
             "it resumes), and save the result right after the call."

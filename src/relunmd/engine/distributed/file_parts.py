@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from relunmd.engine import matrix
 from relunmd.engine.distributed.cluster_source import ClusterSource
 from relunmd.engine.distributed.dask_input import current_client
+from relunmd.engine.matrix import RowLayout, Source
+from relunmd.engine.problem_setup import check_matrix
 from relunmd.errors import FileError, InputError
 from relunmd.io.atomic import check_path
 from relunmd.io.readers import open_matrix
@@ -62,7 +63,7 @@ def open_file(path: str, array: str | None = None, names: str | None = None, cli
 def _folder_parts(place: Path, pieces: list[Path], array: str | None) -> list["FilePart"]:
     kinds = {file.suffix.lower() for file in pieces}
     if len(kinds) > 1:
-        raise FileError(f"{place} must contain files of one kind. It contains {', '.join(sorted(kinds))} files.")
+        raise FileError(f"{place} must contain files of one kind; got {', '.join(sorted(kinds))} files.")
 
     def order(file: Path) -> list[int | str]:
         return [int(word) if word.isdecimal() else word for word in re.split(r"(\d+)", file.name)]
@@ -82,29 +83,21 @@ def _cuts(place: Path, array: str | None, names: str | None) -> list[tuple[int, 
     if not place.is_file() or place.suffix.lower() in _LAZY:
         with open_matrix(place, array, names) as opened:
             if opened.entry.lazy:
-                return _block_cuts(_source(opened.X))
+                return _block_cuts(check_matrix(opened.X))
     raise InputError(
         "On Dask a matrix must be in a Zarr store, an HDF5, .npy or Parquet file, or a folder of .npy, .npz or "
         f".parquet files with some rows each. {place} would be read whole; convert it by relunmd convert."
     )
 
 
-def _block_cuts(source: matrix.Source) -> list[tuple[int, int]]:
+def _block_cuts(source: Source) -> list[tuple[int, int]]:
     m, n = source.shape
-    height = matrix.RowLayout(m, n, source.chunk_rows).blocks[0].stop
+    height = RowLayout(m, n, source.chunk_rows).blocks[0].stop
     most = _PART_BYTES // (n * source.dtype.itemsize)
     if height > most and not source.sparse:
-        unit = max(source.chunk_rows, matrix.RowLayout(m, n).strip_rows)
+        unit = max(source.chunk_rows, RowLayout(m, n).strip_rows)
         height = max(1, most // unit) * unit
     return [(start, min(start + height, m)) for start in range(0, m, height)]
-
-
-def _source(X: Any) -> matrix.Source:
-    if matrix.is_stored_group(X):
-        return matrix.StoredCsr(X)
-    if X.ndim != 2:
-        raise InputError(f"X must be two-dimensional. Got {X.ndim} dimension(s), shape {tuple(X.shape)}.")
-    return matrix.StoredArray(X) if matrix.is_stored_array(X) else matrix.DenseSource(X)
 
 
 @dataclass(frozen=True)
@@ -123,17 +116,13 @@ class FilePart:
         if self.group is not None:
             return parquet_rows(Path(self.path), [self.group])
         stamp = Path(self.path).stat()
-        _, X = _opened(self.path, self.array, self.names, stamp.st_mtime_ns, stamp.st_size)
-        if matrix.is_stored_group(X):
-            stored = matrix.StoredCsr(X)
-            return stored.read(slice(self.start, stored.shape[0] if self.stop is None else self.stop))
-        if sparse.issparse(X):
-            return sparse.csr_array(X)[self.start : self.stop]
-        return np.array(X[self.start : self.stop])
+        _, source = _opened(self.path, self.array, self.names, stamp.st_mtime_ns, stamp.st_size)
+        rows = source.read(slice(self.start, source.shape[0] if self.stop is None else self.stop))
+        return rows if sparse.issparse(rows) else np.require(rows, requirements="O")  # A copy of what is mapped.
 
 
 @lru_cache(maxsize=4)
-def _opened(path: str, array: str | None, names: str | None, *stamp: int) -> tuple[ExitStack, Any]:
+def _opened(path: str, array: str | None, names: str | None, *stamp: int) -> tuple[ExitStack, Source]:
     """Return a matrix whose file stays open: opening a store of thousands of chunks for each part takes long."""
     stack = ExitStack()
-    return stack, stack.enter_context(open_matrix(path, array, names)).X
+    return stack, check_matrix(stack.enter_context(open_matrix(path, array, names)).X)

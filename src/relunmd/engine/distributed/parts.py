@@ -4,12 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd._util import need
 from relunmd.engine.matrix import CsrSource, DenseSource
 from relunmd.engine.matrix.source import InMemory, refuse_masked
 from relunmd.errors import FileError, InputError
+
+Array = NDArray[Any]
 
 
 def dask_module(name: str = "distributed") -> Any:
@@ -65,9 +68,9 @@ def in_memory(part: Any) -> InMemory:
         refuse_masked(part)
         part = np.asarray(part)
     if part.ndim != 2 or part.shape[1] == 0:
-        raise InputError(f"Every part of X must be two-dimensional and have columns. Got a part of shape {part.shape}.")
+        raise InputError(f"Every part of X must be two-dimensional and have columns; got a part of shape {part.shape}.")
     if np.dtype(part.dtype).kind not in "biuf":
-        raise InputError(f"X must contain real numbers. Got a part of dtype {part.dtype}.")
+        raise InputError(f"X must contain real numbers; got a part of dtype {part.dtype}.")
     try:
         return CsrSource(part) if sparse.issparse(part) else DenseSource(part)
     except ValueError as reason:

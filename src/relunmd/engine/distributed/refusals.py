@@ -1,11 +1,10 @@
 """Errors that a task on a worker reports as its result.
 
 Dask writes a traceback to the worker's log for every exception that a task raises. Expected errors are therefore
-returned as a `Refusal` and raised in the calling process.
+returned by the task and raised in the calling process.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
@@ -16,24 +15,18 @@ class WorkersLostError(Exception):
     """Workers are gone, do not answer, or were restarted and no longer have what they had."""
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """The result of a task that raised an expected error."""
-
-    reason: Exception
+EXPECTED = RelunmdError, WorkersLostError
 
 
 def refusing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a task that returns expected errors, and errors among its arguments, as a Refusal."""
+    """Return a task that returns expected errors, and errors among its arguments, instead of raising them."""
 
     @wraps(function)
     def task(*given: Any) -> Any:
-        for argument in given:
-            if isinstance(argument, Refusal):
-                return argument
+        failed = [argument for argument in given if isinstance(argument, EXPECTED)]
         try:
-            return function(*given)
-        except (RelunmdError, WorkersLostError) as reason:
-            return Refusal(reason)
+            return failed[0] if failed else function(*given)
+        except EXPECTED as reason:
+            return reason
 
     return task

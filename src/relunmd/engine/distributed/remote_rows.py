@@ -6,20 +6,15 @@ array of the driver.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
+from relunmd.engine.distributed.parts import Array
 from relunmd.engine.executor import Sums
 from relunmd.engine.matrix import Block, Matrix
-
-if TYPE_CHECKING:
-    from relunmd.engine.distributed.cluster_executor import ClusterExecutor
-
-
-Array = NDArray[Any]
 
 
 class RowsOnWorkers(NDArrayOperatorsMixin):
@@ -35,9 +30,7 @@ class RowsOnWorkers(NDArrayOperatorsMixin):
 
     ndim = 2
 
-    def __init__(
-        self, executor: "ClusterExecutor", matrix: Matrix, number: int, n_columns: int, dtype: np.dtype[Any]
-    ) -> None:
+    def __init__(self, executor: Any, matrix: Matrix, number: int, n_columns: int, dtype: np.dtype[Any]) -> None:
         self.number, self.dtype = number, dtype
         self.shape = matrix.shape[0], n_columns
         self.spec = number, n_columns, dtype
@@ -75,23 +68,20 @@ class RowsOnWorkers(NDArrayOperatorsMixin):
 
     def __array_function__(self, function: Any, types: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
         if function is np.sum and given == (self,) and not named:
-            return self._executor.over_rows(self._matrix, _sum_block, {"A": self})[1]["sum"]  # type: ignore[dict-item]
+            return self._executor.over_rows(self._matrix, _sum_block, {"A": self})[1]["sum"]
         if function in (np.zeros_like, np.empty_like):
             dtype = np.dtype(given[1] if len(given) > 1 else named.get("dtype") or self.dtype)
             if function is np.empty_like:
-                return self._executor.new_rows(self._matrix, self.shape[1], dtype)
+                return self._executor.new_rows(self._matrix, (self.shape[1], dtype))
             return self._new(_copy_block, {}, (self.shape[1], dtype))
         return NotImplemented
 
     def _new(self, function: Any, rows: Any, wanted: tuple[int, np.dtype[Any]], **shared: Any) -> "RowsOnWorkers":
         out, _ = self._executor.over_rows(self._matrix, function, rows, {"new": wanted}, **shared)
-        new: RowsOnWorkers = out.new
-        return new
+        return out.new  # type: ignore[no-any-return]
 
 
-def _ufunc_block(
-    x: Block, rows: Any, out: Any, *, ufunc: np.ufunc, others: Mapping[str, Any], options: Mapping[str, Any]
-) -> Sums:
+def _ufunc_block(x: Block, rows: Any, out: Any, *, ufunc: np.ufunc, others: Any, options: Any) -> Sums:
     given = {**vars(rows), **others}
     ufunc(*(given[str(place)] for place in range(len(given))), out=out.new, **options)
     return {}

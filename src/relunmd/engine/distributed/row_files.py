@@ -42,7 +42,7 @@ def read_part(folder: str, part: int) -> dict[str, NDArray[Any]]:
     place = _part_file(folder, part)
     about, arrays = read_archive(place, _KIND, _VERSION)
     if about["part"] != part:
-        raise FileError(f"{place} must contain part {part} of a checkpoint. It contains part {about['part']}.")
+        raise FileError(f"{place} must contain part {part} of a checkpoint; got part {about['part']}.")
     return arrays
 
 

@@ -10,15 +10,15 @@ import bisect
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from relunmd import memory
 from relunmd.engine import kernels
 from relunmd.engine.blas_threads import one_blas_thread
-from relunmd.engine.distributed.parts import ComputedPart, PartFacts, changed_error, dask_module, in_memory, part_bytes
+from relunmd.engine.distributed.parts import Array, ComputedPart, PartFacts, changed_error, in_memory, part_bytes
 from relunmd.engine.distributed.refusals import WorkersLostError, refusing
 from relunmd.engine.distributed.row_files import read_part, write_part
 from relunmd.engine.distributed.shared_arrays import unfold_transposes
@@ -29,7 +29,6 @@ from relunmd.engine.matrix.source import InMemory, Slab
 from relunmd.engine.tree_sum import Tree
 from relunmd.errors import FileError
 
-Array = NDArray[Any]
 Arrays = dict[int, dict[int, Array]]
 """Rows of arrays, by the number of the array and the part of X."""
 RowSpec = tuple[int, int, np.dtype[Any]]
@@ -311,4 +310,4 @@ def _lost(what: str) -> WorkersLostError:
 
 
 def _this_worker() -> Any:
-    return dask_module().get_worker()
+    return import_module("distributed").get_worker()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from relunmd.engine.distributed.parts import dask_module
-from relunmd.engine.distributed.refusals import Refusal, WorkersLostError
+from relunmd.engine.distributed.refusals import EXPECTED, WorkersLostError
 from relunmd.engine.distributed.worker_store import call_store
 from relunmd.errors import ClusterError
 
@@ -69,7 +69,6 @@ class Cluster:
         self._name = name
         self._number = 0
         self._distributed = dask_module()
-        self._timeouts = OSError, TimeoutError, self._distributed.TimeoutError
         self._direct = False
         self._heartbeats: dict[str, tuple[float, float]] = {}
         """For each worker its last heartbeat by the scheduler's clock, and when it was first seen by ours."""
@@ -118,7 +117,7 @@ class Cluster:
             try:
                 handler = getattr(self.client.scheduler, question)
                 return self.client.sync(handler, callback_timeout=_SCHEDULER_TIMEOUT, **given)
-            except self._timeouts as reason:
+            except OSError as reason:  # A TimeoutError is one.
                 raise ClusterError(f"The Dask scheduler does not answer ({reason!r}). {_RECONNECT}") from reason
 
     @contextmanager
@@ -131,9 +130,7 @@ class Cluster:
             check_client(self.client)
             raise
 
-    def submit(
-        self, function: Callable[..., Any], *given: Any, on: str | Sequence[str] | None = None, named: str = ""
-    ) -> Any:
+    def submit(self, function: Callable[..., Any], *given: Any, on: Any = None, named: str = "") -> Any:
         """Submit a task to a certain worker, to one of several, or to any; return its future."""
         self._number += 1
         key = f"relunmd_{named or function.__name__}-{self._name}-{self._number}"
@@ -152,8 +149,7 @@ class Cluster:
     def compute(self, collections: Sequence[Any]) -> list[Any]:
         """Return the futures of Dask collections."""
         with self._connected():
-            futures: list[Any] = self.client.compute(list(collections))
-            return futures
+            return list(self.client.compute(list(collections)))
 
     def results(
         self, futures: Sequence[Any], on: Iterable[str], timeout: float | None = None, needs: Sequence[Any] = ()
@@ -182,7 +178,7 @@ class Cluster:
         while True:
             results = self._gather(futures, wait)
             if results is not None:
-                reasons = [result.reason for result in results if isinstance(result, Refusal)]
+                reasons = [result for result in results if isinstance(result, EXPECTED)]
                 if reasons:  # A loss of rows may be the consequence of another error.
                     raise min(reasons, key=lambda reason: isinstance(reason, WorkersLostError))
                 return results
@@ -206,7 +202,7 @@ class Cluster:
                 self._distributed.wait(futures, timeout=wait)
                 options = {"direct": self._direct, "callback_timeout": 10 + 10 * wait}
                 return list(self.client.sync(self.client._gather, futures, **options))
-            except (TimeoutError, self._distributed.TimeoutError):
+            except TimeoutError:
                 return None
             except (self._distributed.scheduler.KilledWorker, self._distributed.CancelledError) as reason:
                 raise WorkersLostError(str(reason)) from reason
@@ -244,7 +240,7 @@ class Cluster:
         with self._connected():
             try:
                 (future,) = self.client.sync(self.client._scatter, [value], callback_timeout=timeout, **options)
-            except (*self._timeouts, KeyError) as reason:
+            except (OSError, KeyError) as reason:
                 raise WorkersLostError(f"a worker did not receive what was sent ({reason!r})") from reason
         return future
 
