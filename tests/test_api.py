@@ -65,7 +65,7 @@ BAD_X = {
         with_entry(np.longdouble("1e400"), dtype=np.longdouble),
         "the first at row 3, column 4",
     ),
-    "all zero": (np.zeros((4, 4)), "X must have a positive entry; got a matrix of zeros"),
+    "all zero": (np.zeros((4, 4)), "X must have a positive entry; got zeros"),
     "masked": (np.ma.masked_equal(GOOD, 0), "missing values are not supported yet; got one with"),
     "masked rows": ([np.ma.masked_equal(row, 0) for row in GOOD], "missing values are not supported yet; got one with"),
 }
