@@ -30,7 +30,7 @@ def evaluator():
 def test_an_algorithm_runs_as_decompose_runs_it(evaluator, name, init):
     initial = evaluator.initialize(4, init, 7)
     trajectory = evaluator.run(built_in(name), initial, Limits(None, 0, 6, None), keep_best=True)
-    d = relunmd.decompose(X, 4, name, init=init, max_iter=6, tol=0, random_state=7)
+    d = relunmd.decompose(X, 4, name, init=(initial.W, initial.H), max_iter=6, tol=0, random_state=7)
     if name == "tsvd":
         assert trajectory.errors[1:] == [pytest.approx(d.error, rel=1e-6)]
     else:
@@ -38,6 +38,12 @@ def test_an_algorithm_runs_as_decompose_runs_it(evaluator, name, init):
         np.testing.assert_allclose(trajectory.errors, d.history.error, rtol=1e-6 if name == "qn" else 1e-7)
     assert trajectory.error == min(trajectory.errors[1:])
     assert relative_error(X, *trajectory.best) == pytest.approx(trajectory.error, rel=1e-9)
+
+
+@pytest.mark.parametrize("init", ["random", "tsvd", "nuclear"])
+def test_initial_factors_are_those_of_decompose(evaluator, init):
+    d = relunmd.decompose(X, 4, "3b", init=init, max_iter=0, random_state=7)
+    assert evaluator.initialize(4, init, 7).error == pytest.approx(d.error, rel=1e-9)
 
 
 def test_scores_are_true_in_any_units_and_dtype(evaluator):
