@@ -1,4 +1,4 @@
-"""The library's own exceptions, so that a caller can tell our refusals from a bug."""
+"""The exceptions of the library."""
 
 __all__ = [
     "ClusterError",
@@ -16,11 +16,11 @@ class RelunmdError(Exception):
 
 
 class InputError(RelunmdError, ValueError):
-    """An argument cannot be used; the message names it, what it must be and what was given."""
+    """An argument cannot be used; the message names it, what it must be and what was received."""
 
 
 class InsufficientMemoryError(RelunmdError, MemoryError):
-    """The computation would need more memory than there is; nothing has been allocated yet."""
+    """The computation needs more memory than is available; nothing has been allocated yet."""
 
 
 class MissingDependencyError(RelunmdError, ImportError):
@@ -28,12 +28,12 @@ class MissingDependencyError(RelunmdError, ImportError):
 
 
 class DatasetError(RelunmdError, FileNotFoundError):
-    """A data set is not there and could not be fetched, or is not what it should be; the message says how to get it."""
+    """A data set is missing and cannot be downloaded, or is damaged; the message says how to get it."""
 
 
 class FileError(RelunmdError, OSError):
-    """A file is not there, is not what it should be, or cannot be read or written; the message says which and why."""
+    """A file does not exist, is damaged or of another kind, or cannot be read or written."""
 
 
 class ClusterError(RelunmdError, RuntimeError):
-    """A cluster, or all of its workers, are gone; the message says what to do."""
+    """A cluster or all of its workers were lost; the message says what to do."""

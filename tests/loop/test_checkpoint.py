@@ -400,7 +400,7 @@ class TestRefused:
         with np.load(path) as members:
             arrays = dict(members)
         about = json.loads(arrays.pop("metadata").tobytes())
-        course = about["run"]["courses"][0]
+        trajectory = about["run"]["trajectories"][0]
         changes = {
             "more": {"0.history.more": arrays["0.history.time"]},
             "flat": {"0.history.time": np.ones((6, 2))},
@@ -417,7 +417,7 @@ class TestRefused:
             _seal(path, about, {name: x for name, x in arrays.items() if name != f"0.history.{missing}"})
             with pytest.raises(FileError, match="damaged, or something else"):
                 run(path)
-        _seal(path, about | {"run": about["run"] | {"courses": [course | {"settled": 7}]}}, arrays)
+        _seal(path, about | {"run": about["run"] | {"trajectories": [trajectory | {"tol_iterations": 7}]}}, arrays)
         with pytest.raises(FileError, match="damaged, or something else"):
             run(path)
         path.write_bytes(whole)

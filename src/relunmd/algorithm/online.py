@@ -1,23 +1,23 @@
-"""For rows that arrive in batches: H improves with each, and no row is kept.
+"""Online learning from batches of rows: every batch improves H, and no row is kept.
 
-With every batch first W, the best rows for the H of now (`row_fit.fit_rows`), then for each column of X one Newton step
-on the batch's error,
+For every batch first W, the best rows for the current H (`row_newton.fit_rows`), then for each column of X one Newton
+step on the error of the batch,
 
     h ← h − (Σ_{Θ > 0} w wᵀ + N·(p + 1 %)·(A + 1 % of its mean eigenvalue·I))⁻¹ ½∇‖x − max(0, Wh)‖²,
 
 where A is the mean of w wᵀ and p the share of positive entries of the column in the batches so far: the second term
-stands for the curvature of the rows that were seen before, as if N of them were still there. N is 8r + 5 % of the rows
-seen, so that steps shorten slowly; between 8r and 20r, or 2 and 10 %, the errors differed by less than 2 %, the smaller
-ones being better on rows in random order and the larger ones on digits as they are in the file, writer by writer.
+represents the curvature of N earlier rows. N is 8r + 5 % of the rows seen, so that steps shorten slowly; between 8r and
+20r, or 2 and 10 %, the errors differed by less than 2 %: the smaller values were better on rows in random order, the
+larger ones on digits in the order of the file, writer by writer.
 
-A batch costs the fit of its rows, some ten Newton steps from each of four starts, and one such step for its columns; a
-step for b rows takes 2bnr + 2ar² flops, a being the number of positive entries of WH. Memory: H, A and p, and while a
-batch is looked at its W and its transpose.
+A batch costs the fit of its rows, about ten Newton steps from each of four initial values, and one such step for its
+columns; a step for b rows takes 2bnr + 2ar² flops, where a is the number of positive entries of WH. Memory: H, A and p,
+and during a batch its W and its transpose.
 
-Measured on 20 000 images of MNIST, r = 32, in batches of 1 000, three times over: online dictionary learning's way
-(H = (Σwwᵀ)⁻¹Σwzᵀ with z = P(wH), old terms forgotten at the best rate) ended at an error of .235, recursive least
-squares with a matrix Σ_{Θ > 0} w wᵀ for each column, r times the memory, at .207, this one at .208. With a leak (see
-`passes`) it was far worse on term counts: .79 for .72 on kos.
+Measured on 20 000 images of MNIST, r = 32, in batches of 1 000, three times over: online dictionary learning
+(H = (Σwwᵀ)⁻¹Σwzᵀ with z = P(wH), old terms discounted at the best rate) ended at an error of .235, recursive least
+squares with a matrix Σ_{Θ > 0} w wᵀ for each column, r times the memory, at .207, this method at .208. With a leak (see
+`passes`) it was far worse on term counts: .79 instead of .72 on kos.
 """
 
 from dataclasses import dataclass, replace

@@ -1,23 +1,23 @@
-"""The flagship: limited-memory BFGS on W and H together, in a metric made of the factors, from L to E by degrees.
+"""The flagship: limited-memory BFGS on W and H together, in a metric made of the factors, from L to E in levels.
 
-Written as a paper would have it in docs/flagship.md; in short:
+docs/flagship.md describes the method; in short:
 
 - Objective: ½F², where an entry with Θ ≤ 0 < X counts (X − leak·Θ)². A leak of 1 is the latent residual L, which
-  pulls such entries up whatever their size; 0 is the error E itself, which has no slope there. The leak goes
-  1 → 0.3 → 0.09 → 0, a level ending when F² falls by less than `patience` in five steps. At 0 E falls monotonically.
-- Metric: (∇_W, ∇_H) ↦ (∇_W(HHᵀ + εI)⁻¹, (WᵀW + εI)⁻¹∇_H), the initial inverse Hessian of the two-loop recursion;
-  made anew after as many steps as there are pairs, ten as a rule (at every one it was no better).
-- Step 1, else shorter by interpolation. Each trial is a pass and a state; the pass brings the value, the gradient and
-  the inner products from which the driver makes the coefficients of the next step (`linalg/two_loop.py`). Blocks form
-  their rows of it, so nothing of length m is needed at one place.
+  has a slope at such entries whatever their size; 0 is the error E itself, which has none there. The leak is
+  1 → 0.3 → 0.09 → 0; a level ends when F² decreases by less than `patience` in five steps. At 0 E never increases.
+- Metric: (∇_W, ∇_H) ↦ (∇_W(HHᵀ + εI)⁻¹, (WᵀW + εI)⁻¹∇_H), the initial inverse Hessian of the two-loop recursion,
+  recomputed after as many steps as there are pairs, usually ten (at every step it was no better).
+- Step size 1, else shorter by interpolation. Each trial is a pass and a state; the pass returns the value, the gradient
+  and the inner products from which the driver computes the next step (`linalg/two_loop.py`). Blocks form their own
+  rows of it, so no array of length m is needed in one place.
 - The first five steps are those of "3b-factored": BFGS knows no curvature yet, and on term counts, where a run may make
-  no more than a dozen passes, it fell behind.
+  no more than a dozen passes, it was slower.
 - Baseline: on small or nearly dense X a run can end above the truncated SVD (16 of 599 matrices of up to 12×10, most of
   rank 1). The error of the truncated SVD is computed when the leak reaches 0; while E is above it `tol` is ignored, and
-  if E stops falling there, or is above it after 200 steps (as on columns of very different size), the run continues
+  if E stops decreasing there, or is above it after 200 steps (as on columns of very different size), the run continues
   from the truncated SVD, at leak 0. With a ridge there is no such baseline.
-- Once E falls no more there is time left only if `tol` is 0: a new round then begins from the best point with a leak
-  of 0.3 and less patience. On small sparse data (the basis of CBCL) the best error falls with nearly every round.
+- If `tol` is 0, a new round starts from the best point when E no longer decreases, with a leak of 0.3 and less
+  patience. On small sparse data (the basis of CBCL) the best error decreases with nearly every round.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ _MOST_TRIALS = 10
 
 @dataclass(frozen=True)
 class QuasiNewton(Algorithm):
-    """Preconditioned limited-memory BFGS on the error itself, reached by degrees from the latent residual.
+    """Preconditioned limited-memory BFGS on the error itself, reached in levels from the latent residual.
 
     One pass and at most 6mnr flops an iteration, also for a rejected trial step; 2·memory + 6 arrays like W and H.
     While the leak (a column of the history) is above 0 the error may plateau or increase, so `tol` is ignored.

@@ -9,12 +9,11 @@ G = P(Θ) − Θ the least-squares steps are
 which is the paper's W = ZH̃ᵀ(H̃H̃ᵀ)⁻¹, H = (WᵀW)⁻¹WᵀZ with Z = Θ + G, without the cancellation; and G
 is zero wherever a zero of X is fitted, which on very sparse data leaves few products to make.
 
-β adapts: 1 − β shrinks by a twentieth after every step that lowered the latent residual, and doubles after
-one that raised it, when the momentum also begins anew. On synthetic, planted and noisy matrices, digits, MNIST-500
-and kos this was about level with the best of β = 0.7, 0.9 and 0.95 for the first 50 passes (another one for each of
-them) and level or ahead of it from 100 on, by up to a factor of 5 on the planted ones. Going back to the point before
-the rise was slower on the synthetic ones than going on from it; Nesterov's sequence with restarts was slower for the
-first 50 passes.
+β adapts: 1 − β shrinks by a twentieth after every step that decreased the latent residual, and doubles after one that
+increased it, which also restarts the momentum. On synthetic, planted and noisy matrices, digits, MNIST-500 and kos this
+was about as good as the best of β = 0.7, 0.9 and 0.95 for the first 50 passes (another one for each of them), and as
+good or better from 100 on, by up to a factor of 5 on the planted ones. Returning to the point before the increase was
+slower on the synthetic ones; Nesterov's sequence with restarts was slower for the first 50 passes.
 """
 
 from dataclasses import dataclass

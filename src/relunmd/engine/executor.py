@@ -131,7 +131,7 @@ class Team:
                 helpers += [self._pool.submit(work, s) for s in self._scratch[1 : min(count, self.n_threads)]]
             work(self._scratch[0])
         finally:
-            # Also when a block failed: nobody may still be writing when the caller goes on.
+            # Also when a block failed: no thread may still write after this call.
             wait(helpers)
         for helper in helpers:
             helper.result()

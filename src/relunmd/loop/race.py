@@ -83,9 +83,9 @@ class Race:
         parts = [trajectory.flatten() for trajectory in self.trajectories]
         about = {
             "mark": self.mark,
-            "courses": [part.about for part in parts],
+            "trajectories": [part.about for part in parts],
             "begun": self._begun,
-            "leg": self._round,
+            "round": self._round,
         }
         arrays = {f"{i}.{name}": array for i, part in enumerate(parts) for name, array in part.arrays.items()}
         return Snapshot(about, arrays)
@@ -95,9 +95,9 @@ class Race:
         about = snapshot.about
         trajectories = [
             Trajectory.restore(snapshot.part(f"{i}.", part), algorithm, problem)
-            for i, part in enumerate(about["courses"])
+            for i, part in enumerate(about["trajectories"])
         ]
-        begun, length = count(about["begun"], "begun"), count(about["leg"], "leg")
+        begun, length = count(about["begun"], "begun"), count(about["round"], "round")
         if not 1 <= len(trajectories) <= begun <= len(self.inits):
             raise ValueError(f"{len(trajectories)} trajectories of {begun} initializations")
         _check_positions(about["random"])

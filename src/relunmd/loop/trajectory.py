@@ -86,7 +86,7 @@ class Trajectory:
             "init_time": self.init_time,
             "goal": None if self.goal == np.inf else self.goal,
             "best_error": error,
-            "settled": self._tol_iterations,
+            "tol_iterations": self._tol_iterations,
             "failed": self.status is Status.FAILED,
         }
         arrays = {f"state.{name}": array for name, array in self._algorithm.to_arrays(self.state).items()}
@@ -113,7 +113,7 @@ class Trajectory:
             raise ValueError(misfit)
         found.best = W, H, error
         found._restore_history(parts["history"])
-        found._tol_iterations = count(about["settled"] + 1, "settled") - 1
+        found._tol_iterations = count(about["tol_iterations"] + 1, "tol_iterations") - 1
         if found._best_errors[-1] != error or found._tol_iterations > found.iteration:
             raise ValueError("a history that does not lead to the best factors")
         found.status = Status.FAILED if about["failed"] else None

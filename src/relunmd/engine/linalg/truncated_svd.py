@@ -13,7 +13,7 @@ Two ways to use it, chosen by measurement (`python -m benchmarks.tsvd`):
   the fifth on, and from SVD-based initializations the iteration counts are those of exact SVDs (from
   random ones see `algorithms/alternating.py`). One sweep (1e-5), or none of the 8 extra vectors, cost up to
   half as many iterations again in some trials.
-* `truncated_svd`, for a start or the baseline: a block Krylov method with restarts, run until it
+* `truncated_svd`, for initializations and the baseline: a block Krylov method with restarts, run until it
   misses about 1e-9 of the energy. It took 0.6 to 1.5 times ARPACK's time (4 times at 500 × 784 with
   r above the rank), a tenth of LAPACK's and a third of the Gram matrix's at 2000²; that one is faster
   for narrow X. Unlike them it needs nothing but sweeps, so X need not be in memory, and it has the

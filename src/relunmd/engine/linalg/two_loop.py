@@ -21,7 +21,7 @@ class Products:
 
     s_g: Array
     s_y: Array
-    """k×k, row i for the step s_i; of it the part with y_j no older than s_i is looked at."""
+    """k×k, row i for the step s_i; only the part with y_j no older than s_i is used."""
     y_My: Array
     y_Mg: Array
     g_Mg: float
