@@ -52,9 +52,9 @@ def functions(tree):
 
 
 def size(function):
-    """Lines of the body of a function without its docstring."""
-    body = function.body[1:] if ast.get_docstring(function) and len(function.body) > 1 else function.body
-    return body[-1].end_lineno - body[0].lineno + 1
+    """Lines of a function, with its signature and without its docstring."""
+    first = function.body[0]
+    return len(lines_of(function)) - (len(lines_of(first)) if ast.get_docstring(function) else 0)
 
 
 def parameters(function):

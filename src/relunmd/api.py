@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,14 +170,12 @@ def decompose(
             from relunmd.loop.progress_display import ProgressDisplay  # rich is slow to import
 
             callbacks.append(stack.enter_context(ProgressDisplay(f"{method.name}, rank {rank}", limits)))
-        saved = None
-        if file is not None:
-            identity = _identity(problem, method, inits, random, random_state)
-            saved = Checkpoint(*file, identity, executor.remove_other_rows)
+        saved = None if file is None else _checkpoint(*file, problem, method, inits, random, random_state)
         outcome = solve(problem, method, inits, random, limits, clock, callbacks, saved)
         total = clock.seconds()
 
     log.info("%s: %s error %.6g", method.name, outcome.status.message, outcome.error)
+    names: dict[str, Any] = {"algorithm": method.name, "init": first.name, "settings": method.settings()}
     return Decomposition(
         outcome.W,
         outcome.H,
@@ -185,18 +184,23 @@ def decompose(
         time=total,
         init_time=outcome.init_time,
         status=outcome.status,
-        algorithm=method.name,
-        init=first.name,
-        settings=method.settings(),
         history=outcome.history,
         fingerprint=problem.fingerprint,
+        **names,
     )
 
 
-def _identity(
-    problem: Problem, method: Algorithm, inits: list[Init], random: np.random.Generator, seed: Seed
-) -> Identity:
-    return Identity(
+def _checkpoint(
+    place: Path,
+    every: float,
+    problem: Problem,
+    method: Algorithm,
+    inits: list[Init],
+    random: np.random.Generator,
+    seed: Seed,
+) -> Checkpoint:
+    """The checkpoint of a run, with what identifies the run."""
+    identity = Identity(
         fingerprint=problem.fingerprint,
         rank=problem.rank,
         dtype=str(problem.dtype),
@@ -207,6 +211,7 @@ def _identity(
         generator=type(random.bit_generator).__name__,
         random_state=int(seed) if isinstance(seed, numbers.Integral) else None,
     )
+    return Checkpoint(place, every, identity, problem.executor.remove_other_rows)
 
 
 def _facts_of(init: Init) -> dict[str, Any]:
