@@ -118,14 +118,14 @@ CHANGES = (
     ),
     Change(
         "first_batch_less",
-        "estimator.py",
+        "estimator_fit.py",
         "_FIRST_BATCH = 50",
         "_FIRST_BATCH = 5",
         (f"{_CONSTANTS}::test_the_first_batch_takes_fifty_iterations",),
     ),
     Change(
         "first_batch_more",
-        "estimator.py",
+        "estimator_fit.py",
         "_FIRST_BATCH = 50",
         "_FIRST_BATCH = 500",
         (f"{_CONSTANTS}::test_the_first_batch_takes_fifty_iterations",),

@@ -173,7 +173,7 @@ def test_a_fit_keeps_the_better_w_and_transform_finds_it(kind, density, rank):
 
 
 def test_with_more_rows_than_are_kept_a_fit_still_keeps_the_better_w(monkeypatch):
-    for module in ("new_rows", "estimator"):
+    for module in ("new_rows", "estimator_fit"):
         monkeypatch.setattr(f"relunmd.{module}.spread", lambda count, *sizes: np.arange(0, count, 4))
     for seed in range(3):
         X = sparse_noise("binary", 0.08, seed)
@@ -219,7 +219,7 @@ def test_x_that_changes_between_the_iterations_and_the_row_solve(tmp_path, monke
         array[:] = 0
         return found
 
-    monkeypatch.setattr("relunmd.estimator.decompose", then_changed)
+    monkeypatch.setattr("relunmd.estimator_fit.decompose", then_changed)
     with pytest.raises(FileError, match="X changed between the iterations and the fit of its rows"):
         model(3, max_iter=5, tol=0).fit(zarr.open(str(tmp_path / "X.zarr"), mode="r"))
 
@@ -258,7 +258,7 @@ def test_nothing_depends_on_the_units_of_x(digits, unit):
 
 def test_ctrl_c_ends_a_fit_and_not_the_iterations_alone(digits, monkeypatch):
     d = relunmd.decompose(digits, 3, max_iter=2)
-    monkeypatch.setattr("relunmd.estimator.decompose", lambda *given, **named: replace(d, status=Status.INTERRUPTED))
+    monkeypatch.setattr("relunmd.estimator_fit.decompose", lambda *given, **named: replace(d, status=Status.INTERRUPTED))
     for fit in (model(3).fit, model(3).fit_transform, model(3).partial_fit):
         with pytest.raises(KeyboardInterrupt):
             fit(digits)
@@ -581,7 +581,7 @@ def test_what_failed_leaves_nothing_behind(digits, monkeypatch):
     def interrupted(*given, **named):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("relunmd.estimator.solve_rows", interrupted)
+    monkeypatch.setattr("relunmd.estimator_fit.solve_rows", interrupted)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(digits[:300])
     assert all(vars(estimator)[name] is value for name, value in before.items())

@@ -9,6 +9,7 @@
 from typing import TYPE_CHECKING, Any
 
 from relunmd._registry import ALGORITHMS as _ALGORITHMS
+from relunmd.errors import __all__ as _errors
 from relunmd.forks import imported as _imported
 
 if TYPE_CHECKING:
@@ -35,24 +36,27 @@ if TYPE_CHECKING:
     from relunmd.comparison import Comparison as Comparison
     from relunmd.comparison import compare as compare
     from relunmd.errors import ClusterError as ClusterError
+    from relunmd.errors import DatasetError as DatasetError
     from relunmd.errors import FileError as FileError
     from relunmd.errors import InputError as InputError
     from relunmd.errors import InsufficientMemoryError as InsufficientMemoryError
     from relunmd.errors import MissingDependencyError as MissingDependencyError
     from relunmd.errors import RelunmdError as RelunmdError
     from relunmd.estimator import ReLUNMD as ReLUNMD
+    from relunmd.history import History as History
+    from relunmd.history import Status as Status
     from relunmd.init import Init as Init
     from relunmd.init import MeanCorrectedInit as MeanCorrectedInit
     from relunmd.init import NuclearInit as NuclearInit
     from relunmd.init import RandomInit as RandomInit
     from relunmd.init import ShiftedInit as ShiftedInit
     from relunmd.init import TSVDInit as TSVDInit
+    from relunmd.io.readers import Opened as Opened
+    from relunmd.io.readers import open_matrix as open_matrix
     from relunmd.loop.callback import Progress as Progress
     from relunmd.new_rows import FittedRows as FittedRows
     from relunmd.new_rows import fit_rows as fit_rows
     from relunmd.result import Decomposition as Decomposition
-    from relunmd.result import History as History
-    from relunmd.result import Status as Status
 
     __version__: str
 
@@ -61,12 +65,14 @@ _NAMES = {
     "algorithm": "Algorithm DenseAlgorithm State look setting",
     "api": "algorithms decompose inits",
     "comparison": "Comparison compare",
-    "errors": "ClusterError FileError InputError InsufficientMemoryError MissingDependencyError RelunmdError",
+    "errors": " ".join(_errors),
     "estimator": "ReLUNMD",
+    "history": "History Status",
     "init": "Init MeanCorrectedInit NuclearInit RandomInit ShiftedInit TSVDInit",
+    "io.readers": "Opened open_matrix",
     "loop.callback": "Progress",
     "new_rows": "FittedRows fit_rows",
-    "result": "Decomposition History Status",
+    "result": "Decomposition",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 for _place in _ALGORITHMS:

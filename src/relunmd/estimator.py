@@ -7,7 +7,6 @@ above that of the iterations, and unless there are very many rows `fit_transform
 # Keep annotations as written, so that help() shows them and not NumPy's unions.
 from __future__ import annotations
 
-import logging
 from typing import Any, Self
 
 import numpy as np
@@ -15,26 +14,18 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from relunmd.algorithm import Algorithm
-from relunmd.algorithm.online import OnlineState
-from relunmd.api import Initialization, Seed, decompose
-from relunmd.arguments import check_algorithm, check_count, check_limits, check_ridge, check_threads
+from relunmd.api import Initialization, Seed
+from relunmd.arguments import check_count, check_threads
 from relunmd.engine.distributed import is_distributed
 from relunmd.engine.matrix import is_stored_array, is_stored_group
-from relunmd.engine.problem_setup import opened
-from relunmd.engine.row_newton import spread
-from relunmd.errors import FileError, InputError
-from relunmd.estimator_base import MatrixTransformer, shape_of
-from relunmd.new_rows import FittedRows, InitialRows, learn_rows, sampled_rows, solve_rows
-from relunmd.result import Decomposition, Status
+from relunmd.errors import InputError
+from relunmd.estimator_fit import FittedTransformer
+from relunmd.new_rows import learn_rows, sampled_rows
 
 Array = NDArray[Any]
-log = logging.getLogger("relunmd")
-
-_FIRST_BATCH = 50
-"""Iterations on the first batch of `partial_fit`: 20 left MNIST 3 % worse than 1000, 200 left kos 4 % worse than 20."""
 
 
-class ReLUNMD(MatrixTransformer):
+class ReLUNMD(FittedTransformer):
     """ReLU nonlinear matrix decomposition, X ≈ max(0, WH), as a scikit-learn transformer.
 
     H is `components_`; `transform` finds W for any rows. TruncatedSVD and NMF spend components on reproducing zeros;
@@ -292,106 +283,6 @@ class ReLUNMD(MatrixTransformer):
             known=self._known,
         )
         self._keep(state, found, self.n_iter_ + 1)
-        self._known: Array = sampled_rows(np.vstack([self._known, found.W]), self.components_)
+        self._known = sampled_rows(np.vstack([self._known, found.W]), self.components_)
         self._warn_of_rows(found)
         return self
-
-    def _fit(self, X: Any) -> FittedRows:
-        with self._opened(X, reset=True) as A:
-            shape = shape_of(A)
-            self._check_rank(shape)
-            d, found = self._fitted(A, self._initial(A, shape), self.max_iter)
-        self.history_ = d.history
-        self.status_ = d.status
-        self._warn_of_the_end(d, found)
-        self._warn_of_rows(found)
-        return found
-
-    def _first_batch(self, A: Any) -> None:
-        self._check_rank(A.shape)
-        limits = check_limits(self.target_error, self.tol, self.max_iter, self.max_time)
-        most = _FIRST_BATCH if limits.max_iter is None else min(limits.max_iter, _FIRST_BATCH)
-        _, found = self._fitted(A, self.init, most)
-        self.n_iter_ = 1
-        self._warn_of_rows(found)
-
-    def _fitted(self, A: Any, init: Initialization, max_iter: int | None) -> tuple[Decomposition, FittedRows]:
-        """The iterations, and the rows as `transform` finds them; nothing is stored if one of them fails."""
-        check_count(self.transform_max_iter, "transform_max_iter")
-        limits: dict[str, Any] = {
-            "target_error": self.target_error,
-            "tol": self.tol,
-            "max_iter": max_iter,
-            "max_time": self.max_time,
-        }
-        d = decompose(
-            A,
-            self.n_components,
-            self._method(),
-            init,
-            random_state=self.random_state,
-            n_jobs=self.n_jobs,
-            n_starts=self.n_starts,
-            progress=bool(self.verbose),
-            **limits,
-        )
-        if d.status is Status.INTERRUPTED:  # Ctrl-C must end a grid search too.
-            raise KeyboardInterrupt
-        if d.status is Status.READ_FAILED:
-            raise FileError(f"X could not be read after iteration {d.n_iter}; the log has the reason.")
-        norm = 0.0 if d.fingerprint is None else d.fingerprint.norm
-        known = sampled_rows(d.W, d.H)
-        W0 = None if len(spread(len(d.W), *d.H.shape)) == len(d.W) else d.W
-        checksum = "" if d.fingerprint is None else d.fingerprint.checksum
-        found = self._rows(A, d.H, self._row_penalty(norm), InitialRows(known, W0, checksum))
-        self._keep(OnlineState.after(d.H, found.W, found.shares, found.norm), found, d.n_iter)
-        self._known = known
-        return d, found
-
-    def _keep(self, state: OnlineState, found: FittedRows, n_iter: int) -> None:
-        """Store the result of a fit or of a batch."""
-        self._online = state
-        self._penalty = self._row_penalty(state.norm)
-        self.components_ = state.H
-        self.n_components_ = len(state.H)
-        self.n_samples_seen_ = state.rows
-        self.n_iter_ = n_iter
-        self.error_ = found.error
-        self.reconstruction_err_ = found.error * found.norm
-        for name in ("history_", "status_"):
-            if hasattr(self, name):
-                delattr(self, name)
-
-    def _initial(self, A: Any, shape: tuple[int, int]) -> Initialization:
-        """`init`, or with `warm_start` the last H and the rows for it."""
-        H = getattr(self, "components_", None)
-        if not self.warm_start or H is None:
-            return self.init
-        if H.shape[1] != shape[1] or len(H) > self.n_components:
-            wanted = self.n_components, shape[1]
-            log.info("warm_start ignored: the last components have shape %s, not %s", H.shape, wanted)
-            return self.init
-        return self._rows(A, H, self._penalty, InitialRows(self._known)).W, H
-
-    def _rows(self, A: Any, H: Array, penalty: float, initial: InitialRows) -> FittedRows:
-        steps = check_count(self.transform_max_iter, "transform_max_iter")
-        with opened(A) as source:
-            return solve_rows(source, H, penalty, steps, n_jobs=self.n_jobs, initial=initial)
-
-    def _transformed(self, X: Any) -> FittedRows:
-        check_is_fitted(self, "components_")
-        with self._opened(X, reset=False) as A:
-            found = self._rows(A, self.components_, self._penalty, InitialRows(self._known))
-        self._warn_of_rows(found)
-        return found
-
-    def _method(self) -> Algorithm:
-        """The algorithm with the ridge of the estimator."""
-        return check_ridge(check_algorithm(self.algorithm), self.ridge)
-
-    def _row_penalty(self, norm: float) -> float:
-        """The weight of ‖w‖² in the objective of a row, given ‖X‖ of all rows."""
-        ridge = getattr(self._method(), "ridge", 0.0)
-        if ridge and not np.isfinite(norm):
-            raise InputError(f"ridge needs a finite ‖X‖ in float64; got {norm}. Divide X by a large number first.")
-        return ridge * norm if ridge else 0.0

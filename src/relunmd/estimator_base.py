@@ -17,8 +17,9 @@ from relunmd.engine.distributed import is_distributed
 from relunmd.engine.matrix import is_stored_array, is_stored_group, refuse_masked
 from relunmd.engine.problem_setup import check_matrix, opened
 from relunmd.errors import InputError
+from relunmd.history import Status
 from relunmd.new_rows import FittedRows
-from relunmd.result import Decomposition, Status
+from relunmd.result import Decomposition
 
 
 class MatrixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]

@@ -2,9 +2,8 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from enum import Enum
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from relunmd.engine.distributed import Chunks, fetched
 from relunmd.engine.problem import Fingerprint
 from relunmd.errors import InputError
+from relunmd.history import MAIN_COLUMNS, History, Status
 from relunmd.io.archive import amount, count, file_errors, plain, read_archive, write_archive
 from relunmd.io.atomic import check_path, write_beside, writing
 
@@ -22,81 +22,7 @@ _MODEL = "model"
 _VERSION = 1
 """Version of the file format of a saved model."""
 _COLUMN = "history."
-_MAIN = ("iteration", "time", "error", "passes")
 _MOST_MATLAB = 2**31
-
-
-class Status(Enum):
-    """Why a run ended; the value is a sentence."""
-
-    TARGET = "The error reached target_error."
-    CONVERGED = "The error stopped improving."
-    MAX_ITER = "The iteration limit max_iter was reached."
-    MAX_TIME = "The time limit max_time was reached."
-    CALLBACK = "The callback stopped the run."
-    INTERRUPTED = "The run was interrupted; the best factors so far are returned."
-    READ_FAILED = "X could no longer be read; the best factors so far are returned."
-    FAILED = "A value was not finite; the best factors so far are returned."
-
-    @property
-    def message(self) -> str:
-        return self.value
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class History:
-    """Arrays with one entry for each iteration; entry 0 is the initialization.
-
-    Attributes
-    ----------
-    iteration : ndarray of int
-    time : ndarray
-        Seconds since the call.
-    error : ndarray
-        Relative error of the factors at that iteration. It may increase; the smallest is that of the result.
-    passes : ndarray of int
-        Passes over X (or over an array of its size) so far, including the initialization.
-    extra : dict of str to ndarray
-        Columns that only some algorithms have (``beta``, ``sigma2``, ``log_likelihood`` …); each is also an attribute.
-    """
-
-    iteration: Array
-    time: Array
-    error: Array
-    passes: Array
-    extra: Mapping[str, Array] = field(default_factory=dict)
-
-    @classmethod
-    def from_rows(cls, rows: Sequence[Mapping[str, float]]) -> "History":
-        """Build a history from one mapping for each iteration."""
-        columns = {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
-        return cls.from_columns(columns)
-
-    @classmethod
-    def from_columns(cls, columns: Mapping[str, Array]) -> "History":
-        """Build a history from its columns by name."""
-        main = {name: columns.get(name, np.array([])) for name in _MAIN}
-        return cls(**main, extra={name: column for name, column in columns.items() if name not in _MAIN})
-
-    @property
-    def columns(self) -> dict[str, Array]:
-        """All columns by name."""
-        return {name: getattr(self, name) for name in self._columns()}
-
-    def __len__(self) -> int:
-        return len(self.iteration)
-
-    def __repr__(self) -> str:
-        return f"History({len(self)} entries of {', '.join(self._columns())})"
-
-    def _columns(self) -> list[str]:
-        return [*_MAIN, *self.__dict__.get("extra", {})]
-
-    def __getattr__(self, name: str) -> Array:
-        extra = self.__dict__.get("extra", {})
-        if name in extra:
-            return extra[name]  # type: ignore[no-any-return]
-        raise AttributeError(f"This history has no column {name!r}; it has {', '.join(self._columns())}.")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -360,7 +286,7 @@ def _loaded(about: dict[str, Any], arrays: dict[str, Array]) -> Decomposition:
     columns = {name.removeprefix(_COLUMN): column for name, column in arrays.items()}
     history, length = History.from_columns(columns), len(columns["error"])
     wrong = {
-        "the history lacks a column": not columns.keys() >= {*_MAIN},
+        "the history lacks a column": not columns.keys() >= {*MAIN_COLUMNS},
         "W and H are not factors": W.ndim != 2 or H.ndim != 2 or W.shape[1] != len(H) or 0 in (*W.shape, *H.shape),
         "W and H differ in float type": W.dtype != H.dtype or W.dtype not in (np.float32, np.float64),
         "W or H is not finite": not (np.isfinite(W).all() and np.isfinite(H).all()),

@@ -51,7 +51,7 @@ class EM(Naive):
     reports = ("sigma2", "log_likelihood")
     # EM increases the likelihood and may end above the error of the TSVD, unless it begins there.
     default_init = "tsvd"
-    block: ClassVar[BlockFunction] = staticmethod(_expect_block)
+    _block: ClassVar[BlockFunction] = staticmethod(_expect_block)
 
     def start(self, problem: Problem, W: Array, H: Array) -> State:
         entries = problem.shape[0] * problem.shape[1]

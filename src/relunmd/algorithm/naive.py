@@ -48,7 +48,7 @@ class Naive(Algorithm):
     summary = "Saul's projection and TSVD in turn: slow, the latent residual never rises"
     keeps = {"W_next": "mr", "H_next": "rn", "V": "np float64"}
     writes = ("Z",)
-    block: ClassVar[BlockFunction] = staticmethod(_project_block)
+    _block: ClassVar[BlockFunction] = staticmethod(_project_block)
     sweeps: int = setting(2, ge=1)
 
     @property
@@ -74,7 +74,7 @@ class Naive(Algorithm):
         if before is not None and self.momentum:
             rows, alpha = {"W": W, "Z": before.Z, "Z_before": before.Z_before}, self.momentum
         out = {"Z": problem.shape[1], "Y": V.shape[1]}
-        new, sums = problem.run(self.block, rows, out, H=H, V=V.astype(problem.dtype), alpha=alpha, **shared)
+        new, sums = problem.run(self._block, rows, out, H=H, V=V.astype(problem.dtype), alpha=alpha, **shared)
         found = polish(problem, new.Z, Sweep(new.Y, sums["S"], sums["YY"]), self.sweeps)
         kept: dict[str, Any] = {"W_next": found.W, "H_next": found.H, "V": found.V}
         if "Z" in self.keeps:

@@ -25,11 +25,11 @@ from relunmd.engine.distributed import refuse_distributed
 from relunmd.engine.executor import ThreadExecutor
 from relunmd.engine.problem_setup import check_matrix, make_problem
 from relunmd.errors import InputError
+from relunmd.history import Status
 from relunmd.init import INITS
 from relunmd.loop.criteria import Limits
 from relunmd.plot.chart import shown_name
 from relunmd.plot.image_sheets import check_image_shape
-from relunmd.result import Status
 
 _MOST_KEPT = 1 << 26
 """Bytes of W and H up to which they are kept for the pictures."""

@@ -20,11 +20,11 @@ from relunmd.engine.linalg.canonical import canonical_factors
 from relunmd.engine.matrix import DenseSource
 from relunmd.engine.problem_setup import check_matrix, make_problem
 from relunmd.errors import InputError
+from relunmd.history import Status
 from relunmd.init import INITS
 from relunmd.inspection import row_parts
 from relunmd.loop.criteria import Limits
 from relunmd.memory_check import check_memory
-from relunmd.result import Status
 
 _FLOAT = np.dtype(np.float64)
 

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from relunmd.result import Status
+from relunmd.history import Status
 
 WINDOW = 10
 """Number of iterations over which `tol` is measured."""

@@ -19,6 +19,7 @@ from relunmd.engine.executor import RowsLostError
 from relunmd.engine.linalg.canonical import canonical
 from relunmd.engine.problem import Problem
 from relunmd.errors import ClusterError, InputError
+from relunmd.history import History, Status
 from relunmd.init import Init
 from relunmd.io.archive import plain
 from relunmd.loop.callback import Callback, Progress
@@ -27,7 +28,6 @@ from relunmd.loop.criteria import Clock, Limits
 from relunmd.loop.race import Race
 from relunmd.loop.recovery import Recovery
 from relunmd.loop.trajectory import Trajectory
-from relunmd.result import History, Status
 
 Array = NDArray[Any]
 log = logging.getLogger("relunmd")

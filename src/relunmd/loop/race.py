@@ -11,11 +11,11 @@ import numpy as np
 
 from relunmd.algorithm import Algorithm
 from relunmd.engine.problem import Problem
+from relunmd.history import Status
 from relunmd.init import Init
 from relunmd.io.archive import count, plain
 from relunmd.loop.snapshot import Snapshot
 from relunmd.loop.trajectory import Trajectory
-from relunmd.result import Status
 
 FIRST_ROUND = 100
 """Iterations that each initialization is given before the worse half is dropped.

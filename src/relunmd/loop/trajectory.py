@@ -7,10 +7,10 @@ import numpy as np
 from relunmd.algorithm import Algorithm, State
 from relunmd.engine.problem import Problem
 from relunmd.errors import InputError
+from relunmd.history import History, Status
 from relunmd.io.archive import amount, count
 from relunmd.loop.criteria import Limits
 from relunmd.loop.snapshot import Snapshot
-from relunmd.result import History, Status
 
 
 class Trajectory:
