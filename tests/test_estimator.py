@@ -258,7 +258,9 @@ def test_nothing_depends_on_the_units_of_x(digits, unit):
 
 def test_ctrl_c_ends_a_fit_and_not_the_iterations_alone(digits, monkeypatch):
     d = relunmd.decompose(digits, 3, max_iter=2)
-    monkeypatch.setattr("relunmd.estimator_fit.decompose", lambda *given, **named: replace(d, status=Status.INTERRUPTED))
+    monkeypatch.setattr(
+        "relunmd.estimator_fit.decompose", lambda *given, **named: replace(d, status=Status.INTERRUPTED)
+    )
     for fit in (model(3).fit, model(3).fit_transform, model(3).partial_fit):
         with pytest.raises(KeyboardInterrupt):
             fit(digits)

@@ -20,13 +20,33 @@ def setting(
     Parameters
     ----------
     default : bool, int or float
-    ge, gt : float, optional
-        Smallest value allowed, or the value it must exceed.
-    le, lt : float, optional
-        Largest value allowed, or the value it must stay below.
+        Default value.
+    ge : float, optional
+        Smallest value allowed.
+    gt : float, optional
+        Value that the setting must exceed.
+    le : float, optional
+        Largest value allowed.
+    lt : float, optional
+        Value that the setting must stay below.
+
+    Returns
+    -------
+    dataclasses.Field
+        A field for the body of a frozen dataclass.
 
     Examples
     --------
+    >>> from dataclasses import dataclass
+    >>> import relunmd
+    >>> @dataclass(frozen=True)
+    ... class Bolder(relunmd.ThreeBlock):
+    ...     beta: float = relunmd.setting(0.9, ge=0, lt=1)
+    >>> Bolder().beta
+    0.9
+
+    Settings are checked when the object is made:
+
     >>> from relunmd import ThreeBlock
     >>> ThreeBlock(beta=1)
     Traceback (most recent call last):

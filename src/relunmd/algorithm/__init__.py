@@ -3,8 +3,8 @@
 from importlib import import_module
 
 from relunmd._registry import ALGORITHMS as _PLACES
-from relunmd.algorithm.base import Algorithm, DenseAlgorithm
-from relunmd.algorithm.generator import GeneratorAlgorithm
+from relunmd.algorithm.base import Algorithm
+from relunmd.algorithm.plain_numpy import DenseAlgorithm, GeneratorAlgorithm
 from relunmd.algorithm.state import State
 from relunmd.engine.passes import look
 from relunmd.settings import setting

@@ -35,14 +35,33 @@ def _expect_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha:
 
 @dataclass(frozen=True)
 class EM(Naive):
-    """Expectation-maximization; `sweeps` + 1 passes an iteration, an exp and an erfc for every zero.
+    """Maximize the likelihood of a Gaussian latent model by expectation-maximization.
 
-    The history has the columns ``sigma2`` (σ² of the noise) and ``log_likelihood``, in the units of X.
+    The method of Saul [1]_: X = max(0, Z̃) with Z̃ ~ N(Θ, σ²). An iteration makes ``sweeps`` + 1 passes, with an exp and
+    an erfc for every zero; one m×n array is kept. The history has the columns ``sigma2`` (σ² of the noise) and
+    ``log_likelihood``, in the units of X.
 
     Parameters
     ----------
     sweeps : int, default=2
-        Passes for each TSVD, warm-started from the last; see `relunmd.algorithm.naive`.
+        Passes for each TSVD, warm-started from the last.
+
+    See Also
+    --------
+    AEM : The same with momentum, usually much faster.
+
+    References
+    ----------
+    .. [1] L. K. Saul, "A nonlinear matrix decomposition for mining the zeros of sparse data", SIAM J. Math. Data Sci.
+       4 (2022), doi:10.1137/21M1405769.
+
+    Examples
+    --------
+    >>> import relunmd
+    >>> X = relunmd.datasets.synthetic(60, 40, 4, random_state=0)
+    >>> d = relunmd.decompose(X, rank=4, algorithm=relunmd.EM(), random_state=0, max_iter=20)
+    >>> bool(d.history.log_likelihood[-1] > d.history.log_likelihood[0])
+    True
     """
 
     name = "em"
@@ -80,14 +99,29 @@ class EM(Naive):
 
 @dataclass(frozen=True)
 class AEM(EM):
-    """EM with Z^(k+1) ← Z^(k+1) + α (Z^k − Z^(k−1)) after the E-step; three m×n arrays.
+    """Run `EM` with momentum on Z.
+
+    A-EM of Seraghiti et al. [1]_: Z^(k+1) ← Z^(k+1) + α (Z^k − Z^(k−1)) after the E-step. Three m×n arrays are kept.
 
     Parameters
     ----------
     sweeps : int, default=2
-        Passes for each TSVD.
+        Passes for each TSVD, warm-started from the last.
     alpha : float, default=0.6
-        The momentum in [0, 1), with the default of the authors' driver.
+        Momentum in [0, 1), with the default of the authors' driver.
+
+    References
+    ----------
+    .. [1] G. Seraghiti et al., "Accelerated algorithms for nonlinear matrix decomposition with the ReLU function",
+       MLSP 2023, arXiv:2305.08687.
+
+    Examples
+    --------
+    >>> import relunmd
+    >>> X = relunmd.datasets.synthetic(60, 40, 4, random_state=0)
+    >>> d = relunmd.decompose(X, rank=4, algorithm=relunmd.AEM(alpha=0.5), random_state=0, max_iter=30)
+    >>> bool(d.history.sigma2[-1] < 0.01 * d.history.sigma2[0])
+    True
     """
 
     name = "a-em"

@@ -36,12 +36,32 @@ def _project_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha
 
 @dataclass(frozen=True)
 class Naive(Algorithm):
-    """Alternate between Z = P(Θ) and Θ = TSVD_r(Z); `sweeps` passes of 4mn(r+8) flops an iteration.
+    """Alternate between Z = P(Θ) and Θ = TSVD_r(Z).
+
+    The method of Saul [1]_; P(Θ) is X where X > 0 and min(0, Θ) elsewhere. An iteration makes ``sweeps`` passes of
+    4mn(r+8) flops; one m×n array is kept.
 
     Parameters
     ----------
     sweeps : int, default=2
-        Passes for each TSVD, warm-started from the last; see `relunmd.algorithm.naive`.
+        Passes for each TSVD, warm-started from the last.
+
+    See Also
+    --------
+    ANaive : The same with momentum, usually much faster.
+
+    References
+    ----------
+    .. [1] L. K. Saul, "A nonlinear matrix decomposition for mining the zeros of sparse data", SIAM J. Math. Data Sci.
+       4 (2022), doi:10.1137/21M1405769.
+
+    Examples
+    --------
+    >>> import relunmd
+    >>> X = relunmd.datasets.synthetic(60, 40, 4, random_state=0)
+    >>> d = relunmd.decompose(X, rank=4, algorithm=relunmd.Naive(sweeps=3), random_state=0, max_iter=20)
+    >>> d.algorithm, d.settings, d.error < 0.1
+    ('naive', {'sweeps': 3}, True)
     """
 
     name = "naive"
@@ -53,6 +73,7 @@ class Naive(Algorithm):
 
     @property
     def momentum(self) -> float:
+        """Weight α of the momentum on Z; 0 for the plain method."""
         return 0.0
 
     def start(self, problem: Problem, W: Array, H: Array) -> State:
@@ -84,14 +105,30 @@ class Naive(Algorithm):
 
 @dataclass(frozen=True)
 class ANaive(Naive):
-    """Naive with Z^(k+1) ← Z^(k+1) + α (Z^k − Z^(k−1)) before the TSVD; three m×n arrays.
+    """Run `Naive` with momentum on Z.
+
+    A-Naive of Seraghiti et al. [1]_: Z^(k+1) ← Z^(k+1) + α (Z^k − Z^(k−1)) before the TSVD. Three m×n arrays are kept.
 
     Parameters
     ----------
     sweeps : int, default=2
-        Passes for each TSVD.
+        Passes for each TSVD, warm-started from the last.
     alpha : float, default=0.7
-        The momentum in [0, 1), with the paper's default (the authors' driver for Table 2 used 0.5).
+        Momentum in [0, 1), with the paper's default (the authors' driver for Table 2 used 0.5).
+
+    References
+    ----------
+    .. [1] G. Seraghiti et al., "Accelerated algorithms for nonlinear matrix decomposition with the ReLU function",
+       MLSP 2023, arXiv:2305.08687.
+
+    Examples
+    --------
+    >>> import relunmd
+    >>> X = relunmd.datasets.synthetic(60, 40, 4, random_state=0)
+    >>> options = {"random_state": 0, "tol": 0, "max_iter": 30}
+    >>> plain = relunmd.decompose(X, 4, relunmd.Naive(), **options)
+    >>> relunmd.decompose(X, 4, relunmd.ANaive(alpha=0.6), **options).error < plain.error
+    True
     """
 
     name = "a-naive"

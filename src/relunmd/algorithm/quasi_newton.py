@@ -24,10 +24,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relunmd.algorithm.base import Algorithm, balanced
+from relunmd.algorithm.base import Algorithm
 from relunmd.algorithm.quasi_newton_pass import PAIRS, Trial, evaluate, products_of
 from relunmd.algorithm.state import Array, State
 from relunmd.algorithm.three_block_factored import ThreeBlockFactored
+from relunmd.engine.linalg.canonical import balanced
 from relunmd.engine.linalg.truncated_svd import truncated_svd
 from relunmd.engine.linalg.two_loop import Direction, Products, two_loop
 from relunmd.engine.passes import ERROR, LATENT, sweep_of_x
@@ -49,20 +50,25 @@ _MOST_TRIALS = 10
 
 @dataclass(frozen=True)
 class QuasiNewton(Algorithm):
-    """Preconditioned limited-memory BFGS on the error itself, reached in levels from the latent residual.
+    """Run preconditioned limited-memory BFGS on the error, reached in levels from the latent residual.
 
-    One pass and at most 6mnr flops an iteration, also for a rejected trial step; 2·memory + 6 arrays like W and H.
-    While the leak (a column of the history) is above 0 the error may plateau or increase, so `tol` is ignored.
+    The default, ``algorithm="auto"``. One pass and at most 6mnr flops an iteration, also for a rejected trial step;
+    2·memory + 6 arrays like W and H and nothing of the size of X are kept. While the leak (a column of the history) is
+    above 0 the error may plateau or increase, so `tol` is ignored.
 
     Parameters
     ----------
     memory : int, default=10
         Number of pairs of steps and changes of the gradient.
     ridge : float, default=0
-        λ/‖X‖ ≥ 0 of a term ½λ(‖W‖² + ‖H‖²) added to the objective, which keeps W and H from growing for little gain;
-        1e-4 has an effect, 1e-2 is strong.
+        Weight λ/‖X‖ ≥ 0 of a term ½λ(‖W‖² + ‖H‖²) added to the objective, which keeps W and H from growing for little
+        gain; 1e-4 has an effect, 1e-2 is strong.
     warm_up : int, default=5
         Number of steps of "3b-factored" that come first: the first steps of BFGS know no curvature yet.
+
+    See Also
+    --------
+    ThreeBlockFactored : A simpler method with less memory, which also serves any kind of X.
 
     Examples
     --------

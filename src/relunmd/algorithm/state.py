@@ -30,13 +30,23 @@ and `bool` are numbers. A mapping declares the state of another algorithm, or No
 class State:
     """The factors after an iteration, their relative error, and what the algorithm declares in `keeps`.
 
-    Attributes
+    Parameters
     ----------
     W : ndarray of shape (m, r)
+        Left factor. WH approximates X times a power of two (``problem.matrix.scale``).
     H : ndarray of shape (r, n)
-        The factors that would be returned now; WH approximates X times a power of two (``problem.matrix.scale``).
+        Right factor.
     error : float
-        ‖X − max(0, WH)‖ / ‖X‖.
+        Relative error ‖X − max(0, WH)‖ / ‖X‖.
+    **kept : object
+        What the algorithm declares in `keeps`; each is an attribute.
+
+    Examples
+    --------
+    >>> import numpy as np, relunmd
+    >>> state = relunmd.State(np.ones((3, 1)), np.ones((1, 3)), error=0.8, beta=0.7)
+    >>> state.H.shape, state.beta
+    ((1, 3), 0.7)
     """
 
     W: Any
@@ -47,7 +57,25 @@ class State:
         vars(self).update(kept, W=W, H=H, error=error)
 
     def replace(self, **changes: Any) -> "State":
-        """Return a copy with some values changed."""
+        """Return a copy with some values changed.
+
+        Parameters
+        ----------
+        **changes : object
+            New values by name.
+
+        Returns
+        -------
+        State
+            A new state. Arrays that are not replaced are shared.
+
+        Examples
+        --------
+        >>> import numpy as np, relunmd
+        >>> state = relunmd.State(np.ones((3, 1)), np.ones((1, 3)), error=0.8, beta=0.7)
+        >>> state.replace(beta=0.5).beta, state.beta
+        (0.5, 0.7)
+        """
         return State(**(vars(self) | changes))
 
     if TYPE_CHECKING:

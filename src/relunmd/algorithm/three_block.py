@@ -20,18 +20,20 @@ from relunmd.settings import setting
 
 @dataclass(frozen=True)
 class ThreeBlock(Algorithm):
-    """Momentum three-block NMD (3B-NMD); one pass and 6mnr flops an iteration, four m×n arrays.
+    """Run momentum three-block NMD (3B-NMD), Algorithm 2 of Seraghiti et al. (MLSP 2023, arXiv:2305.08687).
+
+    One pass and 6mnr flops an iteration; four m×n arrays are kept.
 
     Parameters
     ----------
     beta : float, default=0.7
-        The momentum β in [0, 1), with the paper's default.
+        Momentum β in [0, 1), with the paper's default.
 
     Examples
     --------
     >>> import numpy as np, relunmd
-    >>> relunmd.decompose(np.eye(20), rank=8, algorithm=relunmd.ThreeBlock(beta=0.5)).algorithm
-    '3b'
+    >>> relunmd.decompose(np.eye(20), 8, relunmd.ThreeBlock(beta=0.5), random_state=0, max_iter=50).error < 0.1
+    True
     """
 
     name = "3b"

@@ -20,10 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relunmd.algorithm.base import Algorithm, balanced
+from relunmd.algorithm.base import Algorithm
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
+from relunmd.engine.linalg.canonical import balanced
 from relunmd.engine.linalg.gram import gram_solve, gram_solve_right, right_inverse
 from relunmd.engine.matrix import Block
 from relunmd.engine.passes import LATENT, residual_strip
@@ -36,17 +37,25 @@ _SHRINKAGE = 2.0
 
 @dataclass(frozen=True)
 class ThreeBlockFactored(Algorithm):
-    """3B with momentum on the factors; one pass and at most 6mnr flops an iteration, six arrays like W and H.
+    """Run 3B-NMD with momentum on the factors instead of Z and Θ.
+
+    One pass and at most 6mnr flops an iteration; six arrays like W and H and nothing of the size of X are kept. The
+    paper's method, with momentum on m×n matrices, is `ThreeBlock`.
 
     Parameters
     ----------
     beta : float, default=0.8
-        The first momentum β in [0, 1).
+        Initial momentum β in [0, 1).
     adapt : bool, default=True
         Whether β changes during the run; False keeps it, and only restarts when the residual increases.
     ridge : float, default=0
-        λ/‖X‖ ≥ 0 of a term ½λ(‖W‖² + ‖H‖²) added to ½L², which keeps W and H from growing for little gain; 1e-4 has an
-        effect, 1e-2 is strong.
+        Weight λ/‖X‖ ≥ 0 of a term ½λ(‖W‖² + ‖H‖²) added to ½L², which keeps W and H from growing for little gain; 1e-4
+        has an effect, 1e-2 is strong.
+
+    See Also
+    --------
+    ThreeBlock : The paper's method, for dense X that fits in memory several times.
+    QuasiNewton : The default, which also keeps nothing of the size of X.
 
     Examples
     --------

@@ -12,7 +12,19 @@ from relunmd.init import TSVDInit
 
 @dataclass(frozen=True)
 class TSVD(Algorithm):
-    """The TSVD of X, whatever the initialization: no iterations, 4 to 20 passes, nothing of size m×n kept."""
+    """Compute max(0, X_r), where X_r is the truncated SVD of X: the baseline.
+
+    There are no iterations and the initialization is ignored. It makes 4 to 20 passes and keeps nothing of the size of
+    X.
+
+    Examples
+    --------
+    >>> import relunmd
+    >>> X = relunmd.datasets.synthetic(60, 40, 4, random_state=0)
+    >>> d = relunmd.decompose(X, rank=4, algorithm=relunmd.TSVD())
+    >>> d.n_iter, round(d.error, 3)
+    (0, 0.42)
+    """
 
     name = "tsvd"
     summary = "the baseline max(0, X_r): one truncated SVD, no iterations"

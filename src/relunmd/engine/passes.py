@@ -86,12 +86,36 @@ def look(problem: Problem, W: Any, H: Array, leak: float = LATENT) -> Look:
     Parameters
     ----------
     problem : Problem
+        X, the rank, and the passes over X.
     W : array of shape (m, r), or list of (array of shape (m, k), coefficient)
         A list stands for the sum of the products array·coefficient, formed inside the pass. A coefficient is a number
         or a matrix of shape (k, r).
     H : ndarray of shape (r, n)
+        Right factor.
     leak : float, default=1
-        1 for the latent residual L, 0 for the error E.
+        Objective: 1 for the latent residual L, 0 for the error E.
+
+    Returns
+    -------
+    Look
+        With the residual G = Z − WH, Z = X where X > 0 and min(0, WH) elsewhere: ``error``, ``objective`` (‖G‖/‖X‖),
+        ``W``, ``P`` = GHᵀ(HHᵀ)⁻¹, ``GW`` = GᵀW, ``GP`` = GᵀP, ``WW`` = WᵀW, ``WP`` = WᵀP and ``PP`` = PᵀP.
+
+    Examples
+    --------
+    One step of least squares for W in an algorithm:
+
+    >>> import numpy as np, relunmd
+    >>> class FixedH(relunmd.Algorithm):
+    ...     def start(self, problem, W, H):
+    ...         return relunmd.State(W, H, problem.error(W, H))
+    ...
+    ...     def step(self, problem, state):
+    ...         W = state.W + relunmd.look(problem, state.W, state.H).P
+    ...         return relunmd.State(W, state.H, problem.error(W, state.H))
+    >>> d = relunmd.decompose(np.eye(12), rank=4, algorithm=FixedH(), random_state=0)
+    >>> bool(d.error < d.history.error[0])
+    True
     """
     terms = W if isinstance(W, list) else [(W, 1.0)]
     factors = [np.asarray(coefficient, problem.dtype) for _, coefficient in terms]

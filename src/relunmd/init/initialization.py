@@ -15,7 +15,9 @@ from relunmd.settings import check_settings
 
 @dataclass(frozen=True)
 class Init(ABC):
-    """An initialization.
+    """Base class of initializations: settings, and how to compute W and H.
+
+    A subclass is a frozen dataclass that defines `name`, `summary` and `make`.
 
     Attributes
     ----------
@@ -25,6 +27,18 @@ class Init(ABC):
         One line that describes it.
     dense_arrays : int
         The number of m×n arrays that it holds besides X.
+
+    Examples
+    --------
+    >>> import numpy as np, relunmd
+    >>> class FirstRows(relunmd.Init):
+    ...     name, summary = "first-rows", "the first rows of X as H"
+    ...
+    ...     def make(self, problem, random):
+    ...         H = problem.dense[: problem.rank].copy()
+    ...         return problem.dense @ H.T, H
+    >>> relunmd.decompose(np.eye(12), rank=4, init=FirstRows(), max_iter=20).init
+    'first-rows'
     """
 
     name: ClassVar[str]
@@ -36,7 +50,33 @@ class Init(ABC):
 
     @abstractmethod
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
-        """Return W of shape (m, r) and H of shape (r, n), in the scaled units and the float type of the problem."""
+        """Return initial factors in the scaled units and the float type of the problem.
+
+        Parameters
+        ----------
+        problem : Problem
+            X times a power of two (``problem.matrix.scale``), the rank, and the passes over X.
+        random : numpy.random.Generator
+            Source of random numbers.
+
+        Returns
+        -------
+        W : ndarray of shape (m, r)
+            Left factor.
+        H : ndarray of shape (r, n)
+            Right factor.
+
+        Examples
+        --------
+        >>> import numpy as np, relunmd
+        >>> from relunmd.engine.executor import ThreadExecutor
+        >>> from relunmd.engine.problem_setup import check_matrix, make_problem
+        >>> with ThreadExecutor(1) as executor:
+        ...     problem = make_problem(check_matrix(np.eye(6)), np.dtype(float), 2, executor)
+        ...     W, H = relunmd.RandomInit().make(problem, np.random.default_rng(0))
+        >>> W.shape, H.shape
+        ((6, 2), (2, 6))
+        """
 
 
 def best_multiple(problem: Problem, W: Array, H: Array) -> tuple[Array, Array]:
@@ -61,7 +101,18 @@ def _cross_block(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
 
 @dataclass(frozen=True)
 class RandomInit(Init):
-    """Standard normal W and H, scaled by the best multiple: section 5.1 of the paper. One pass."""
+    """Draw standard normal W and H, scaled by the best multiple; one pass.
+
+    The random initialization of section 5.1 of Seraghiti et al. (MLSP 2023, arXiv:2305.08687).
+
+    Examples
+    --------
+    >>> import relunmd
+    >>> X = relunmd.datasets.synthetic(60, 40, 4, random_state=0)
+    >>> d = relunmd.decompose(X, rank=4, init=relunmd.RandomInit(), random_state=0, max_iter=50)
+    >>> d.init, d.error < 0.1
+    ('random', True)
+    """
 
     name = "random"
     summary = "normal W and H, optimally scaled; one pass, clearly worse than the others"

@@ -48,3 +48,17 @@ def _turned(R_left: Array, H: Array, scale: float) -> tuple[tuple[Array, Array],
     peak = np.take_along_axis(right, np.abs(right).argmax(axis=1)[:, None], axis=1)
     sign = np.where(peak < 0, -1.0, 1.0)
     return (U, root * sign[:, 0]), np.ascontiguousarray(right * sign, dtype=H.dtype)
+
+
+def balanced(W: Array, H: Array) -> tuple[Array, Array]:
+    """Return the same WH with ‖W‖ = ‖H‖.
+
+    A ridge depends on how WH is split: equally, or the units of X would matter. Without a ridge it keeps Gram matrices
+    within the range of the float type. The norms agree to seven digits: more would depend on the order in which the
+    squares are added.
+    """
+    of_W, of_H = (float(np.sum(np.square(factor, dtype=np.float64))) for factor in (W, H))
+    if of_W == 0 or of_H == 0:
+        return W, H
+    share = W.dtype.type(np.float32((of_H / of_W) ** 0.25))
+    return W * share, H / share
