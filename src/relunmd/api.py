@@ -116,7 +116,7 @@ def decompose(
         end, whatever ended the run. If it exists and belongs to the same run (X, rank, algorithm, settings,
         initialization, seed and dtype), the run resumes from it with the same bits as if it had never stopped; a
         checkpoint of another run raises InputError. Limits may differ: a finished run resumes with a larger one, and
-        `max_time` counts all sessions. (With several initializations, those dropped under a larger `tol` stay dropped.)
+        `max_time` counts all sessions. With several initializations, those dropped under a larger `tol` stay dropped.
     checkpoint_every : float, default=60
         Minimum number of seconds between two checkpoints.
 
@@ -126,6 +126,12 @@ def decompose(
         The best factors seen, also when a limit, a callback or Ctrl-C ended the run, or X could no longer be read;
         `status` says which. (Ctrl-C before the first iteration, and a second Ctrl-C, raise KeyboardInterrupt.) If X
         is on Dask, W is a Dask array in the same chunks, which stays on the workers.
+
+    See Also
+    --------
+    ReLUNMD : The same as a scikit-learn transformer.
+    fit_rows : Find W for new rows and a known H.
+    compare : Run several algorithms on X and write a report.
 
     Notes
     -----
@@ -232,6 +238,17 @@ def _checksummed(value: Any) -> Any:
 def algorithms() -> dict[str, str]:
     """Return the names of the algorithms, each with one line on what it is for and what it needs.
 
+    Returns
+    -------
+    dict of str to str
+        Names for the argument `algorithm` of `decompose`, with their descriptions.
+
+    See Also
+    --------
+    inits : The names of the initializations.
+
+    Examples
+    --------
     >>> import relunmd
     >>> relunmd.algorithms()["tsvd"]
     'the baseline max(0, X_r): one truncated SVD, no iterations'
@@ -240,8 +257,19 @@ def algorithms() -> dict[str, str]:
 
 
 def inits() -> dict[str, str]:
-    """Return the names of the initializations, each with one line on it.
+    """Return the names of the initializations, each with one line that describes it.
 
+    Returns
+    -------
+    dict of str to str
+        Names for the argument `init` of `decompose`, with their descriptions.
+
+    See Also
+    --------
+    algorithms : The names of the algorithms.
+
+    Examples
+    --------
     >>> import relunmd
     >>> sorted(relunmd.inits())
     ['auto', 'mean-corrected', 'nuclear', 'random', 'shifted', 'tsvd']

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 
 
 class ReLUNMD(FittedTransformer):
-    """ReLU nonlinear matrix decomposition, X ≈ max(0, WH), as a scikit-learn transformer.
+    """Decompose X ≈ max(0, WH) as a scikit-learn transformer.
 
     H is `components_`; `transform` finds W for any rows. TruncatedSVD and NMF spend components on reproducing zeros;
     here any negative entry of WH reproduces a zero, so at equal rank sparse nonnegative X is represented far better.
@@ -69,9 +69,11 @@ class ReLUNMD(FittedTransformer):
     components_ : ndarray of shape (n_components, n_features)
         H, strongest component first after `fit`.
     n_components_ : int
+        Number of components.
     n_features_in_ : int
+        Number of features seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Only if all features of X have names that are strings.
+        Names of the features, if all of them are strings.
     n_iter_ : int
         Iterations of the fit, plus one for each further batch; 1 after the first batch of `partial_fit`.
     reconstruction_err_ : float
@@ -84,6 +86,11 @@ class ReLUNMD(FittedTransformer):
         Why the fit ended. Not after `partial_fit`.
     n_samples_seen_ : int
         Number of rows used so far.
+
+    See Also
+    --------
+    decompose : The function behind `fit`, with checkpoints and callbacks.
+    fit_rows : The function behind `transform`.
 
     Notes
     -----
@@ -152,11 +159,21 @@ class ReLUNMD(FittedTransformer):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Nonnegative: an array, a frame, a sparse matrix, a memory map, an HDF5 or Zarr array, or a Dask array in
             chunks of rows (then W of `fit_transform` and `transform` is one too). Never changed.
-        y : Ignored
+        y : None
+            Ignored.
 
         Returns
         -------
-        self : ReLUNMD
+        ReLUNMD
+            The fitted estimator.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> X = relunmd.datasets.synthetic(60, 40, 4, random_state=0)
+        >>> model = relunmd.ReLUNMD(n_components=4, random_state=0).fit(X)
+        >>> model.components_.shape, model.error_ < 0.01
+        ((4, 40), True)
         """
         self._fit(X)
         return self
@@ -167,11 +184,23 @@ class ReLUNMD(FittedTransformer):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : Ignored
+            Training data, as for `fit`.
+        y : None
+            Ignored.
 
         Returns
         -------
-        W : ndarray of shape (n_samples, n_components)
+        ndarray of shape (n_samples, n_components)
+            W.
+
+        Examples
+        --------
+        >>> import numpy as np, relunmd
+        >>> X = relunmd.datasets.synthetic(60, 40, 4, random_state=0)
+        >>> model = relunmd.ReLUNMD(n_components=4, random_state=0)
+        >>> W = model.fit_transform(X)
+        >>> bool(np.allclose(W, model.transform(X), atol=1e-3))
+        True
         """
         return self._fit(X).W
 
@@ -181,10 +210,20 @@ class ReLUNMD(FittedTransformer):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Rows with the features of the training data.
 
         Returns
         -------
-        W : ndarray of shape (n_samples, n_components)
+        ndarray of shape (n_samples, n_components)
+            W.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> X = relunmd.datasets.synthetic(80, 40, 4, random_state=0)
+        >>> model = relunmd.ReLUNMD(n_components=4, random_state=0).fit(X[:60])
+        >>> model.transform(X[60:]).shape
+        (20, 4)
         """
         return self._transformed(X).W
 
@@ -198,8 +237,17 @@ class ReLUNMD(FittedTransformer):
 
         Returns
         -------
-        X : ndarray of shape (n_samples, n_features)
-            For a Dask array W, a Dask array that is not computed yet.
+        ndarray of shape (n_samples, n_features)
+            The approximation of the data. For a Dask array W, a Dask array that is not computed yet.
+
+        Examples
+        --------
+        >>> import numpy as np, relunmd
+        >>> X = relunmd.datasets.synthetic(60, 40, 4, random_state=0)
+        >>> model = relunmd.ReLUNMD(n_components=4, random_state=0)
+        >>> W = model.fit_transform(X)
+        >>> bool(np.linalg.norm(X - model.inverse_transform(W)) < 0.01 * np.linalg.norm(X))
+        True
         """
         check_is_fitted(self, "components_")
         on_dask = is_distributed(X)
@@ -216,17 +264,27 @@ class ReLUNMD(FittedTransformer):
         return Theta
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Return minus the relative error ‖X − max(0, WH)‖ / ‖X‖ with W = transform(X): greater is better.
+        """Return minus the relative error ‖X − max(0, WH)‖ / ‖X‖ with W = transform(X).
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : Ignored
+            Rows with the features of the training data.
+        y : None
+            Ignored.
 
         Returns
         -------
-        score : float
-            Between −1 and 0.
+        float
+            Between −1 and 0; greater is better.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> X = relunmd.datasets.synthetic(80, 40, 4, random_state=0)
+        >>> model = relunmd.ReLUNMD(n_components=4, random_state=0).fit(X[:60])
+        >>> -0.01 < model.score(X[60:]) <= 0
+        True
         """
         return -self._transformed(X).error
 
@@ -241,11 +299,13 @@ class ReLUNMD(FittedTransformer):
         ----------
         X : array or sparse matrix of shape (n_samples, n_features)
             The first batch must have at least n_components rows; some hundred rows are a good size.
-        y : Ignored
+        y : None
+            Ignored.
 
         Returns
         -------
-        self : ReLUNMD
+        ReLUNMD
+            The estimator itself.
 
         Notes
         -----

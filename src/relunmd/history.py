@@ -15,7 +15,36 @@ MAIN_COLUMNS = ("iteration", "time", "error", "passes")
 
 
 class Status(Enum):
-    """Why a run ended; the value is a sentence."""
+    """Give the reason why a run ended; the value is a sentence.
+
+    Attributes
+    ----------
+    TARGET
+        The error reached `target_error`.
+    CONVERGED
+        The error stopped improving, by the measure of `tol`.
+    MAX_ITER
+        The iteration limit `max_iter` was reached.
+    MAX_TIME
+        The time limit `max_time` was reached.
+    CALLBACK
+        The callback returned True.
+    INTERRUPTED
+        Ctrl-C was pressed.
+    READ_FAILED
+        X could no longer be read, for example because its file was removed.
+    FAILED
+        A value was not finite.
+
+    Examples
+    --------
+    >>> import numpy as np, relunmd
+    >>> d = relunmd.decompose(np.eye(12), rank=4, tol=0, max_iter=5, random_state=0)
+    >>> d.status is relunmd.Status.MAX_ITER
+    True
+    >>> d.status.message
+    'The iteration limit max_iter was reached.'
+    """
 
     TARGET = "The error reached target_error."
     CONVERGED = "The error stopped improving."
@@ -28,16 +57,18 @@ class Status(Enum):
 
     @property
     def message(self) -> str:
+        """The reason as a sentence."""
         return self.value
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class History:
-    """Arrays with one entry for each iteration; entry 0 is the initialization.
+    """Hold one entry for each iteration; entry 0 is the initialization.
 
     Attributes
     ----------
     iteration : ndarray of int
+        0, 1, 2, …
     time : ndarray
         Seconds since the call.
     error : ndarray
@@ -46,6 +77,15 @@ class History:
         Passes over X (or over an array of its size) so far, including the initialization.
     extra : dict of str to ndarray
         Columns that only some algorithms have (``beta``, ``sigma2``, ``log_likelihood`` …); each is also an attribute.
+
+    Examples
+    --------
+    >>> import numpy as np, relunmd
+    >>> history = relunmd.decompose(np.eye(12), 4, "3b", tol=0, max_iter=5, random_state=0).history
+    >>> history
+    History(6 entries of iteration, time, error, passes)
+    >>> bool(history.error[-1] < history.error[0])
+    True
     """
 
     iteration: Array
@@ -56,13 +96,48 @@ class History:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, float]]) -> "History":
-        """Build a history from one mapping for each iteration."""
+        """Build a history from one mapping for each iteration.
+
+        Parameters
+        ----------
+        rows : sequence of mapping of str to float
+            All with the same keys.
+
+        Returns
+        -------
+        History
+            Columns that are missing are empty.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> row = {"iteration": 0, "time": 0.1, "error": 0.9, "passes": 6}
+        >>> relunmd.History.from_rows([row, row | {"iteration": 1, "error": 0.5}]).error
+        array([0.9, 0.5])
+        """
         columns = {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
         return cls.from_columns(columns)
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Array]) -> "History":
-        """Build a history from its columns by name."""
+        """Build a history from its columns by name.
+
+        Parameters
+        ----------
+        columns : mapping of str to ndarray
+            All of the same length.
+
+        Returns
+        -------
+        History
+            Columns that are missing are empty.
+
+        Examples
+        --------
+        >>> import numpy as np, relunmd
+        >>> relunmd.History.from_columns({"iteration": np.arange(2), "error": np.array([0.9, 0.5])}).error
+        array([0.9, 0.5])
+        """
         main = {name: columns.get(name, np.array([])) for name in MAIN_COLUMNS}
         return cls(**main, extra={name: column for name, column in columns.items() if name not in MAIN_COLUMNS})
 

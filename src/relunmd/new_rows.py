@@ -31,21 +31,32 @@ log = logging.getLogger("relunmd")
 
 @dataclass(frozen=True, eq=False)
 class FittedRows:
-    """W for given rows X and a given H.
+    """Hold W for given rows X and a given H.
 
     Attributes
     ----------
     W : ndarray of shape (m, r)
+        Left factor.
     error : float
-        ‖X − max(0, WH)‖ / ‖X‖ of all rows together; 0 if X is all zero.
+        Relative error ‖X − max(0, WH)‖ / ‖X‖ of all rows together; 0 if X is all zero.
     row_errors : ndarray of shape (m,)
         The same for each row.
     norm : float
-        ‖X‖.
+        Frobenius norm ‖X‖.
     shares : ndarray of shape (n,)
         The share of positive entries in each column of WH.
     limited : int
         Number of rows that had not converged when `max_iter` was reached.
+
+    Examples
+    --------
+    >>> import numpy as np, relunmd
+    >>> found = relunmd.fit_rows([[1.0, 0.0, 2.0], [0.0, 0.0, 0.0]], H=[[1.0, -1.0, 2.0]])
+    >>> found.W.round(6)
+    array([[1.],
+           [0.]])
+    >>> found.shares  # of positive entries in the columns of WH
+    array([0.5, 0. , 0.5])
     """
 
     W: Array
@@ -66,7 +77,7 @@ def fit_rows(
     dtype: DTypeLike | None = None,
     n_jobs: int | None = None,
 ) -> FittedRows:
-    """Find W with X ≈ max(0, WH) for a known H: what `ReLUNMD.transform` does.
+    """Find W with X ≈ max(0, WH) for a known H, as `ReLUNMD.transform` does.
 
     Each row is an independent problem, so its w does not depend on the other rows (but for rounding). It is solved by
     Newton's method from several initial values, and the best result is returned; nothing is random.
@@ -76,6 +87,7 @@ def fit_rows(
     X : {array-like, sparse matrix} of shape (m, n)
         As for `decompose`; it may be all zero. If X is on Dask, W and row_errors are Dask arrays.
     H : array-like of shape (r, n)
+        Right factor, for example of a decomposition of other rows.
     penalty : float, default=0.0
         Adds penalty·‖w‖² to the squared error of a row.
     max_iter : int, default=100
@@ -92,6 +104,12 @@ def fit_rows(
     Returns
     -------
     FittedRows
+        W, the errors of all rows and of each, and how many rows did not converge.
+
+    See Also
+    --------
+    decompose : Find W and H together.
+    ReLUNMD : The estimator; its `transform` is this function.
 
     Notes
     -----

@@ -27,29 +27,40 @@ _MOST_MATLAB = 2**31
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Decomposition:
-    """The result of `decompose`: X ≈ max(0, WH).
+    """Hold the result of `decompose`: X ≈ max(0, WH).
 
     Attributes
     ----------
     W : ndarray of shape (m, rank)
-        If X was on Dask, a Dask array in the same chunks of rows.
+        Left factor. If X was on Dask, a Dask array in the same chunks of rows.
     H : ndarray of shape (rank, n)
-        W and H are the balanced SVD of WH, strongest component first; the largest entry of each row of H is positive.
+        Right factor. W and H are the balanced SVD of WH, strongest component first; the largest entry of each row of H
+        is positive.
     error : float
-        ‖X − max(0, WH)‖ / ‖X‖.
-    n_iter, best_iter : int
-        Number of iterations, and the iteration of W and H.
-    time, init_time : float
-        Seconds of the run, and of the initialization.
-    status, message : Status, str
+        Relative error ‖X − max(0, WH)‖ / ‖X‖.
+    n_iter : int
+        Number of iterations.
+    time : float
+        Seconds of the run, including the initialization.
+    init_time : float
+        Seconds of the initialization.
+    status : Status
         Why the run ended.
-    algorithm, init : str
-        Names of the algorithm and of the initialization.
+    algorithm : str
+        Name of the algorithm.
+    init : str
+        Name of the initialization.
     settings : dict
         Settings of the algorithm.
     history : History
+        Iteration, time, error and passes, and the columns of the algorithm.
     fingerprint : Fingerprint or None
         What identifies X: shape, dtype, number of nonzeros, sum, Frobenius norm and a checksum.
+
+    See Also
+    --------
+    decompose : Compute a decomposition.
+    fit_rows : Find W for new rows and the H of a decomposition.
 
     Examples
     --------
@@ -76,19 +87,22 @@ class Decomposition:
 
     @property
     def message(self) -> str:
+        """Why the run ended, as a sentence."""
         return self.status.message
 
     @property
     def rank(self) -> int:
+        """Number of rows of H."""
         return len(self.H)
 
     @property
     def best_iter(self) -> int:
+        """Iteration of W and H, the one with the smallest error."""
         return int(self.history.error.argmin())
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape of X."""
+        """Shape of X."""
         return self.W.shape[0], self.H.shape[1]
 
     def __repr__(self) -> str:
@@ -103,14 +117,28 @@ class Decomposition:
         Parameters
         ----------
         rows : slice, int or array-like of int, optional
-            By default all rows.
+            Which rows; by default all.
         relu : bool, default=True
             False returns WH; the more negative an entry, the more surely the entry of X is zero.
 
         Returns
         -------
-        X : ndarray of shape (number of rows, n)
-            If W is a Dask array, a Dask array that is not computed yet.
+        ndarray of shape (number of rows, n)
+            The approximation of X. If W is a Dask array, a Dask array that is not computed yet.
+
+        See Also
+        --------
+        scores : Some entries of WH, without forming the rest.
+
+        Examples
+        --------
+        >>> import numpy as np, relunmd
+        >>> X = relunmd.datasets.synthetic(60, 40, 4, random_state=0)
+        >>> d = relunmd.decompose(X, rank=4, tol=0, max_iter=60, random_state=0)
+        >>> bool(np.allclose(d.reconstruct(rows=[0, 7]), X[[0, 7]], atol=1e-2))
+        True
+        >>> bool((d.reconstruct(relu=False) < 0).any())
+        True
         """
         part = self.W if rows is None else self.W[rows if isinstance(rows, slice) else np.atleast_1d(rows)]
         if not isinstance(part, np.ndarray):
@@ -126,11 +154,15 @@ class Decomposition:
 
         Parameters
         ----------
-        rows, columns : int or array-like of shape (k,)
+        rows : int or array-like of shape (k,)
+            Row indices.
+        columns : int or array-like of shape (k,)
+            Column indices.
 
         Returns
         -------
-        scores : ndarray of shape (k,)
+        ndarray of shape (k,)
+            The entries; the more negative one is, the more surely the entry of X is zero.
 
         Examples
         --------
@@ -155,7 +187,11 @@ class Decomposition:
         Parameters
         ----------
         path : path-like
-            An existing file is replaced.
+            Where to write. An existing file is replaced.
+
+        See Also
+        --------
+        load : Read the file.
 
         Notes
         -----
@@ -200,7 +236,7 @@ class Decomposition:
         Returns
         -------
         Decomposition
-            With the same bits.
+            The result, with the same bits.
 
         Raises
         ------
@@ -228,7 +264,7 @@ class Decomposition:
         Parameters
         ----------
         path : path-like
-            An existing file is replaced.
+            Where to write. An existing file is replaced.
 
         Raises
         ------

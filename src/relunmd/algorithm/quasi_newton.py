@@ -169,7 +169,7 @@ class QuasiNewton(Algorithm):
         )
 
     def step(self, problem: Problem, state: State) -> State:
-        """One trial step, or the same point with another leak; one pass."""
+        # One trial step, or the same point with another leak; one pass.
         if state.warm is not None:
             return self._warmed_up(problem, state, state.warm)
         state = state.replace(steps=state.steps + 1)

@@ -91,7 +91,7 @@ class ThreeBlockFactored(Algorithm):
         return self.step(problem, State(W, H, np.inf, W_plain=W, H_plain=H, W_before=W, H_before=H, **numbers))
 
     def step(self, problem: Problem, state: State) -> State:
-        """Extrapolate, evaluate, and make the two least-squares steps; one pass."""
+        # Extrapolate, evaluate, and make the two least-squares steps; one pass.
         W, H, beta = state.W_plain, state.H_plain, state.beta
         momentum = 0.0 if state.restarted else beta
         penalty = self.ridge * float(np.sqrt(problem.facts.squares))

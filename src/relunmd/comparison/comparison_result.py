@@ -19,7 +19,7 @@ from relunmd.plot.chart import Series
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result of `relunmd.compare`. `relunmd.plot` draws it.
+    """Hold the result of `relunmd.compare`; `relunmd.plot` draws it.
 
     Attributes
     ----------
@@ -45,6 +45,19 @@ class Comparison:
         Height and width if the rows are images.
     folder : Path
         Folder of the results, report.html, report.md, comparison.csv, comparison.json and the pictures.
+
+    See Also
+    --------
+    compare : Run a comparison.
+
+    Examples
+    --------
+    In the folder of ``relunmd.compare(relunmd.datasets.digits()[:200], [4, 8], "comparison", algorithms=["qn"])``:
+
+    >>> import relunmd
+    >>> found = relunmd.Comparison.load("comparison")
+    >>> found.labels, found.ranks
+    (('qn', 'TSVD', 'NMF'), (4, 8))
     """
 
     name: str
@@ -78,6 +91,13 @@ class Comparison:
         -------
         list of mapping
             Empty while runs are missing: a mean over some of the seeds would mislead.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> found = relunmd.Comparison.load("comparison")
+        >>> [run["seed"] for run in found.of(8, "qn")]
+        [0]
         """
         if (rank, label) in self.to_come:
             return []
@@ -90,6 +110,13 @@ class Comparison:
         -------
         dict
             ``{label: {rank: error}}``, means over the seeds.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> found = relunmd.Comparison.load("comparison")
+        >>> found.errors()["qn"][8] < found.errors()["TSVD"][8]
+        True
         """
         found: dict[str, dict[int, float]] = {}
         for label in self.labels:
@@ -109,6 +136,14 @@ class Comparison:
         Returns
         -------
         list of str
+            Labels.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> found = relunmd.Comparison.load("comparison")
+        >>> found.ranking(8)[0]
+        'qn'
         """
         errors = {label: by_rank[rank] for label, by_rank in self.errors().items() if rank in by_rank}
         return sorted(errors, key=errors.__getitem__)
@@ -126,6 +161,13 @@ class Comparison:
         list of Series
             Means over the seeds. The truncated SVD has no curve. The curve of NMF, which has its own initialization,
             leaves out the first sweeps, which are far above the others.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> found = relunmd.Comparison.load("comparison")
+        >>> [curve.label for curve in found.curves(8)]
+        ['qn', 'NMF']
         """
         return [_curve(label, self.of(rank, label)) for label in self.ranking(rank) if label != TSVD.label]
 
@@ -141,6 +183,14 @@ class Comparison:
         -------
         dict
             ``{label: (W, H)}`` of the runs whose factors were kept.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> found = relunmd.Comparison.load("comparison")
+        >>> W, H = found.factors(8)["qn"]
+        >>> W.shape, H.shape
+        ((200, 8), (8, 64))
         """
         found = {}
         for label in self.ranking(rank):
@@ -158,6 +208,19 @@ class Comparison:
         list of dict
             "error / TSVD's" is the ratio to the error of the truncated SVD at that rank; "seconds to 1 %" is the time
             until the error was within 1 % of the smallest of the run.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> found = relunmd.Comparison.load("comparison")
+        >>> for row in found.table():
+        ...     print(row["rank"], row["algorithm"], row["error"] < 0.5)
+        4 qn True
+        4 TSVD True
+        4 NMF True
+        8 qn True
+        8 TSVD True
+        8 NMF True
         """
         base, rows = self.errors().get(TSVD.label, {}), []
         for run in self.runs:
@@ -178,12 +241,13 @@ class Comparison:
 
         Parameters
         ----------
-        folder : path
+        folder : path-like
             The output folder of `relunmd.compare`.
 
         Returns
         -------
         Comparison
+            The comparison, with the paths of its files in that folder.
 
         Raises
         ------
@@ -193,6 +257,8 @@ class Comparison:
         Examples
         --------
         >>> import relunmd
+        >>> relunmd.Comparison.load("comparison").shape
+        (200, 64)
         >>> relunmd.Comparison.load("nowhere")
         Traceback (most recent call last):
         relunmd.errors.FileError: nowhere does not contain a comparison.
@@ -216,7 +282,16 @@ class Comparison:
             raise FileError(f"{path} must be a file written by a comparison; got {reason!r}.") from reason
 
     def write(self) -> None:
-        """Write comparison.csv and comparison.json to the folder."""
+        """Write comparison.csv and comparison.json to the folder.
+
+        Examples
+        --------
+        >>> import relunmd
+        >>> found = relunmd.Comparison.load("comparison")
+        >>> found.write()
+        >>> (found.folder / "comparison.csv").read_text().partition(",seconds")[0]
+        "rank,algorithm,seed,error,error / TSVD's,iterations"
+        """
         rows = self.table()
         write_csv(self.folder / "comparison.csv", list(rows[0]) if rows else [], [list(row.values()) for row in rows])
         facts = {name: value for name, value in vars(self).items() if name != "folder"} | {"versions": versions()}

@@ -51,6 +51,20 @@ class Contender:
         What distinguishes its results from those of other contenders; written to the results.
     takes : {"dense", "memory", "anything"}, default="dense"
         How X is passed: as a float64 array; as that or CSR in float64; or as the user gave it.
+
+    See Also
+    --------
+    built_in : Make a contender of an algorithm of the library.
+    register : Add a method to all comparisons.
+
+    Examples
+    --------
+    >>> from relunmd import comparison
+    >>> def constant(X, W, H):
+    ...     while True:
+    ...         yield W, H
+    >>> comparison.Contender("constant", constant, {"version": 1})
+    Contender(label='constant', settings={'version': 1}, takes='dense')
     """
 
     label: str
@@ -72,6 +86,7 @@ def built_in(algorithm: str | Algorithm | Method, label: str | None = None) -> C
     Returns
     -------
     Contender
+        For the argument `algorithms` of `relunmd.compare`.
 
     Examples
     --------
@@ -191,7 +206,18 @@ def unregister(label: str) -> None:
     Parameters
     ----------
     label : str
-        The label that was given to `register`.
+        The label that was given to `register`. Nothing happens if it is unknown.
+
+    Examples
+    --------
+    >>> from relunmd import comparison
+    >>> @comparison.register("constant")
+    ... def constant(X, W, H):
+    ...     while True:
+    ...         yield W, H
+    >>> comparison.unregister("constant")
+    >>> comparison.registered()
+    []
     """
     _registered.pop(label, None)
 
@@ -202,5 +228,17 @@ def registered() -> list[Contender]:
     Returns
     -------
     list of Contender
+        In the order of their registration.
+
+    Examples
+    --------
+    >>> from relunmd import comparison
+    >>> @comparison.register("constant")
+    ... def constant(X, W, H):
+    ...     while True:
+    ...         yield W, H
+    >>> [contender.label for contender in comparison.registered()]
+    ['constant']
+    >>> comparison.unregister("constant")
     """
     return list(_registered.values())

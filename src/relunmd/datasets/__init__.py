@@ -32,12 +32,13 @@ def load(name: str, **options: Any) -> Any:
     ----------
     name : str
         One of the keys of `LOADERS`.
-    **options
+    **options : object
         Arguments of its own function, such as `data` and `download`.
 
     Returns
     -------
     ndarray or csr_array
+        The matrix, as its own function returns it.
 
     Examples
     --------

@@ -12,19 +12,25 @@ Seed = int | np.random.Generator | None
 
 
 def synthetic(m: int, n: int, rank: int, random_state: Seed = None) -> Array:
-    """Generate the paper's X = max(0, WH) with standard normal W and H; half of X is zero.
+    """Generate X = max(0, WH) with standard normal W and H; half of X is zero.
+
+    The synthetic data of Seraghiti et al. (MLSP 2023, arXiv:2305.08687).
 
     Parameters
     ----------
-    m, n : int
-        The shape of X.
+    m : int
+        Number of rows of X.
+    n : int
+        Number of columns of X.
     rank : int
-        The number of columns of W.
+        Number of columns of W.
     random_state : int, Generator or None, default=None
+        Seed or source of random numbers.
 
     Returns
     -------
     ndarray of shape (m, n)
+        The matrix X, in float64.
 
     Examples
     --------
@@ -46,17 +52,21 @@ def planted(m: int, n: int, rank: int, zeros: float, random_state: Seed = None) 
 
     Parameters
     ----------
-    m, n : int
-        The shape of X.
+    m : int
+        Number of rows of X.
+    n : int
+        Number of columns of X.
     rank : int
-        The number of columns of W, at least 2.
+        Number of columns of W, at least 2.
     zeros : float
-        The share of zeros, in [0, 1).
+        Share of zeros, in [0, 1).
     random_state : int, Generator or None, default=None
+        Seed or source of random numbers.
 
     Returns
     -------
     ndarray of shape (m, n)
+        The matrix X, in float64.
 
     Examples
     --------

@@ -39,6 +39,7 @@ def digits() -> NDArray[np.float64]:
     Returns
     -------
     ndarray of shape (1797, 64)
+        One image per row, in float64.
 
     Examples
     --------
@@ -58,9 +59,9 @@ def mnist(per_digit: int | None = None, every: int = 1, data: Folder = None, dow
     Parameters
     ----------
     per_digit : int, default=None
-        The number of images of each digit, sorted by digit; by default all 60 000 in the order of the file.
+        Number of images of each digit, sorted by digit; by default all 60 000 in the order of the file.
     every : int, default=1
-        Use only every n-th image of a digit.
+        Step between the images of a digit that are used.
     data : str or path-like, default=None
         A folder to search first.
     download : bool, default=True
@@ -69,7 +70,14 @@ def mnist(per_digit: int | None = None, every: int = 1, data: Folder = None, dow
     Returns
     -------
     ndarray of shape (10·per_digit, 784) and dtype uint8
-        The paper's 500 images are ``mnist(50, every=10)``, its 50 000 ``mnist(5000)``.
+        One image per row. The 500 images of Seraghiti et al. (MLSP 2023) are ``mnist(50, every=10)``, their 50 000
+        ``mnist(5000)``.
+
+    Examples
+    --------
+    >>> from relunmd import datasets
+    >>> datasets.mnist(50, every=10).shape  # doctest: +SKIP
+    (500, 784)
     """
     if every < 1 or (per_digit is not None and per_digit < 1):
         raise InputError(f"per_digit and every must be at least 1; got {per_digit!r} and {every!r}.")
@@ -99,7 +107,13 @@ def cbcl(data: Folder = None, download: bool = True) -> NDArray[np.float64]:
     Returns
     -------
     ndarray of shape (361, 2429)
-        Values are in (0, 1].
+        One image per column, with values in (0, 1].
+
+    Examples
+    --------
+    >>> from relunmd import datasets
+    >>> datasets.cbcl().shape  # doctest: +SKIP
+    (361, 2429)
     """
     X = read_mat(get(CBCL, data, download), "X")
     if X.shape != (361, 2429):

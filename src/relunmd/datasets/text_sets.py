@@ -42,6 +42,13 @@ def kos(data: Folder = None, download: bool = True) -> Any:
     Returns
     -------
     csr_array of shape (3430, 6906) and dtype int32
+        Counts, one text per row.
+
+    Examples
+    --------
+    >>> from relunmd import datasets
+    >>> datasets.kos().nnz  # doctest: +SKIP
+    353160
     """
     path = get(KOS, data, download)
     with reading(path, "a gzipped bag of words in UCI's format"):
@@ -66,6 +73,13 @@ def classic(data: Folder = None, download: bool = True) -> Any:
     Returns
     -------
     csr_array of shape (7094, 41681) and dtype float64
+        Counts, one text per row.
+
+    Examples
+    --------
+    >>> from relunmd import datasets
+    >>> datasets.classic().shape  # doctest: +SKIP
+    (7094, 41681)
     """
     return sparse.csr_array(read_mat(get(CLASSIC, data, download), "X"))
 
@@ -81,6 +95,13 @@ def newsgroups(data: Folder = None) -> Any:
     Returns
     -------
     csr_array of shape (18846, 30295) and dtype int32
+        Counts, one post per row.
+
+    Examples
+    --------
+    >>> from relunmd import datasets
+    >>> datasets.newsgroups(data="folder").shape  # doctest: +SKIP
+    (18846, 30295)
     """
     path = get(NEWSGROUPS, data)
     with reading(path, "a file of scipy.sparse.save_npz"):

@@ -13,12 +13,14 @@ Array = NDArray[Any]
 
 
 class Progress:
-    """The state of a run after the initialization or after an iteration.
+    """Hold the state of a run after the initialization or after an iteration.
+
+    A callback receives it; see the argument `callback` of `decompose`.
 
     Attributes
     ----------
     iteration : int
-        0 for the initialization.
+        Number of the iteration; 0 for the initialization.
     time : float
         Seconds since the call.
     error : float
@@ -27,9 +29,18 @@ class Progress:
         Passes over X so far.
     best_error : float
         The smallest error so far, of all iterations, initializations and sessions.
-    workers, bytes_moved : int or None
-        On a cluster, the number of workers, and the bytes of arrays that left the driver and came to it since X was
-        opened; None on one machine.
+    workers : int or None
+        Number of workers on a cluster; None on one machine.
+    bytes_moved : int or None
+        On a cluster, the bytes of arrays that left the driver and came to it since X was opened; None on one machine.
+
+    Examples
+    --------
+    >>> import numpy as np, relunmd
+    >>> def enough(progress):
+    ...     return progress.iteration >= 3 and progress.H.shape == (4, 12)
+    >>> relunmd.decompose(np.eye(12), rank=4, callback=enough, random_state=0).status.name
+    'CALLBACK'
     """
 
     def __init__(self, problem: Problem, trajectory: Trajectory, best_error: float) -> None:
@@ -53,12 +64,12 @@ class Progress:
 
     @property
     def W(self) -> Array:
-        """The factor W of this iteration, of shape (m, rank), in canonical form and the units of X."""
+        """Factor W of this iteration, of shape (m, rank), in canonical form and the units of X."""
         return self._canonical()[0]
 
     @property
     def H(self) -> Array:
-        """The factor H of this iteration, of shape (rank, n)."""
+        """Factor H of this iteration, of shape (rank, n), in canonical form and the units of X."""
         return self._canonical()[1]
 
     def __repr__(self) -> str:

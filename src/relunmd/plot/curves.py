@@ -44,6 +44,10 @@ def convergence(runs: Subject, ax: Any = None, *, rank: int | None = None, over:
     InputError
         If an argument is invalid or there is no run of this rank.
 
+    See Also
+    --------
+    error_by_rank : Plot the final error by rank.
+
     Examples
     --------
     >>> import numpy as np, relunmd
@@ -86,6 +90,10 @@ def error_by_rank(runs: Subject, ax: Any = None, *, title: str = "") -> Any:
     ------
     InputError
         If an argument is invalid.
+
+    See Also
+    --------
+    convergence : Plot the error over time.
 
     Examples
     --------
@@ -139,6 +147,10 @@ def spectrum(
     ------
     InputError
         If an argument is invalid or there is no run of this rank.
+
+    See Also
+    --------
+    components : Plot the rows of H.
 
     Notes
     -----

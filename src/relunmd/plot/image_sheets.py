@@ -51,6 +51,11 @@ def components(
     InputError
         If an argument is invalid or there is no run of this rank.
 
+    See Also
+    --------
+    reconstructions : Plot rows of X and of max(0, WH).
+    spectrum : Plot the singular values of WH.
+
     Examples
     --------
     >>> import relunmd
@@ -132,6 +137,10 @@ def reconstructions(
     ------
     InputError
         If an argument is invalid, X is not the matrix that was decomposed, or there is no run of this rank.
+
+    See Also
+    --------
+    components : Plot the rows of H.
 
     Examples
     --------

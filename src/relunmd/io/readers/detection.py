@@ -68,11 +68,12 @@ _KNOWN = ".npy, .npz, .mtx(.gz), .mat, .csv(.gz), .tsv(.gz), .parquet, .h5, .hdf
 
 @dataclass(frozen=True)
 class Opened:
-    """An open matrix file.
+    """Hold an open matrix file.
 
     Attributes
     ----------
     place : Path
+        The file or folder.
     format : str
         The name of the file format.
     entry : Entry
@@ -80,6 +81,16 @@ class Opened:
     entries : tuple of Entry
         All arrays in the file.
     X : ndarray, memmap, sparse matrix, HDF5 dataset, Zarr array or group
+        The matrix, in a form that `decompose` accepts.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, relunmd
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/data.npz", counts=np.eye(10), labels=np.arange(10))
+    ...     with relunmd.open_matrix(f"{folder}/data.npz") as opened:
+    ...         print(opened.format, opened.entry.name, opened.X.shape, len(opened.entries))
+    NumPy archive counts (10, 10) 2
     """
 
     place: Path
@@ -100,16 +111,16 @@ def open_matrix(path: str | os.PathLike[str], array: str | None = None, names: s
     path : str or path-like
         A file, a Zarr store, or a folder of gray images of one size.
     array : str, default=None
-        Which array to use if the file holds several.
+        Name of the array to use if the file holds several.
     names : {"none", "columns", "rows", "both"}, default=None
-        For text tables: whether the first line (columns) and the first column (rows) are names, which are left out. By
-        default this is guessed, logged at level INFO, and described in ``Opened.entry.note``.
+        Only for text tables: whether the first line (columns) and the first column (rows) are names, which are left
+        out. By default this is guessed, logged at level INFO, and described in ``Opened.entry.note``.
 
     Yields
     ------
     Opened
-        What can stay in the file (.npy, HDF5, Zarr) is read while it is used, so the file stays open until the end of
-        the ``with`` block.
+        The matrix ``X``, the file format, and the arrays in the file. What can stay in the file (.npy, HDF5, Zarr) is
+        read while it is used, so the file stays open until the end of the ``with`` block.
 
     Raises
     ------
@@ -121,10 +132,9 @@ def open_matrix(path: str | os.PathLike[str], array: str | None = None, names: s
     Examples
     --------
     >>> import tempfile, numpy as np, relunmd
-    >>> from relunmd.io.readers import open_matrix
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/X.npy", np.eye(10, dtype=np.float32))
-    ...     with open_matrix(f"{folder}/X.npy") as opened:
+    ...     with relunmd.open_matrix(f"{folder}/X.npy") as opened:
     ...         d = relunmd.decompose(opened.X, rank=3, random_state=0)
     >>> opened.format, d.shape
     ('NumPy array', (10, 10))
