@@ -72,7 +72,7 @@ class ReLUNMD(FittedTransformer):
         Number of components.
     n_features_in_ : int
         Number of features seen in `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if all of them are strings.
     n_iter_ : int
         Iterations of the fit, plus one for each further batch; 1 after the first batch of `partial_fit`.
@@ -205,7 +205,7 @@ class ReLUNMD(FittedTransformer):
         return self._fit(X).W
 
     def transform(self, X: Any) -> Array:
-        """Find W that minimizes ‖X − max(0, W·components_)‖, each row on its own.
+        """Find W that minimizes ‖X − max(0, WH)‖ with H = ``components_``, each row on its own.
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class ReLUNMD(FittedTransformer):
         return self._transformed(X).W
 
     def inverse_transform(self, X: Any) -> Array:
-        """Return max(0, W·components_).
+        """Return max(0, WH) with H = ``components_``.
 
         Parameters
         ----------

@@ -35,6 +35,7 @@ class Status(Enum):
         X could no longer be read, for example because its file was removed.
     FAILED
         A value was not finite.
+    message
 
     Examples
     --------
@@ -77,6 +78,7 @@ class History:
         Passes over X (or over an array of its size) so far, including the initialization.
     extra : dict of str to ndarray
         Columns that only some algorithms have (``beta``, ``sigma2``, ``log_likelihood`` …); each is also an attribute.
+    columns
 
     Examples
     --------

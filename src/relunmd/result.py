@@ -56,6 +56,10 @@ class Decomposition:
         Iteration, time, error and passes, and the columns of the algorithm.
     fingerprint : Fingerprint or None
         What identifies X: shape, dtype, number of nonzeros, sum, Frobenius norm and a checksum.
+    best_iter
+    message
+    rank
+    shape
 
     See Also
     --------

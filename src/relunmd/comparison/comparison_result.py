@@ -45,6 +45,7 @@ class Comparison:
         Height and width if the rows are images.
     folder : Path
         Folder of the results, report.html, report.md, comparison.csv, comparison.json and the pictures.
+    page
 
     See Also
     --------

@@ -47,8 +47,8 @@ def kos(data: Folder = None, download: bool = True) -> Any:
     Examples
     --------
     >>> from relunmd import datasets
-    >>> datasets.kos().nnz  # doctest: +SKIP
-    353160
+    >>> datasets.kos().shape  # doctest: +SKIP
+    (3430, 6906)
     """
     path = get(KOS, data, download)
     with reading(path, "a gzipped bag of words in UCI's format"):

@@ -54,7 +54,7 @@ class TSVDInit(Init):
 class MeanCorrectedInit(Init):
     """Compute TSVD_r of 2(X − row_mean·col_meanᵀ/mean), scaled by the best multiple; 6 passes.
 
-    Since X = ½(Θ + |Θ|) and |Θ| is nearly a product of means, this is nearly TSVD_r(Θ).
+    Since X = ½(Θ + ``|Θ|``) and ``|Θ|`` is nearly a product of means, this is nearly TSVD_r(Θ).
 
     Examples
     --------

@@ -33,6 +33,8 @@ class Progress:
         Number of workers on a cluster; None on one machine.
     bytes_moved : int or None
         On a cluster, the bytes of arrays that left the driver and came to it since X was opened; None on one machine.
+    W
+    H
 
     Examples
     --------
