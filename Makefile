@@ -1,10 +1,11 @@
-# Two commands do all the set-up: `make demo` and `make test`. Both make their own .venv first.
+# Two commands do all the set-up: `make demo` and `make test`. Both create their own .venv first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
 
-.PHONY: demo test lint types imports structure pytest bench reproduce clean
+.PHONY: demo test lint types imports structure pytest docs bench reproduce clean
 
 $(READY): requirements.txt pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("relunmd needs Python 3.11 or later; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
@@ -37,6 +38,14 @@ structure: $(READY)
 pytest: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
+$(DOCS_READY): docs/requirements.txt $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r docs/requirements.txt
+	touch $(DOCS_READY)
+
+docs: $(DOCS_READY)
+	$(BIN)/python -m sphinx -b html -W --keep-going docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
+
 bench: $(READY)
 	$(BIN)/python -m benchmarks.engine
 	$(BIN)/python -m benchmarks.speed
@@ -49,4 +58,4 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.distributed
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/gallery docs/api/generated docs/api/backreferences docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -39,7 +39,7 @@ PATIENCE = 60.0
 class Browser:
     """One tab: commands, and the events that came in between."""
 
-    def __init__(self, write, read):
+    def __init__(self, write, read, offline=True):
         self._write, self._read, self._number, self._rest = write, read, 0, b""
         self.events = []
         self._session = None
@@ -47,7 +47,9 @@ class Browser:
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
-        self.send("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=0, uploadThroughput=0)
+        if offline:
+            still = {"latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+            self.send("Network.emulateNetworkConditions", offline=True, **still)
 
     def send(self, method, **parameters):
         """A command's answer."""
@@ -75,18 +77,16 @@ class Browser:
         return json.loads(message)
 
     def open(self, path, width=1200, height=900, dark=False, media=""):
-        """Load a file in a window of that size."""
+        """Load a file, or a page of a local server, in a window of that size."""
         self.events.clear()
         self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", media=media, features=[scheme])
-        self.send("Page.navigate", url=Path(path).resolve().as_uri())
-        deadline = time.monotonic() + PATIENCE
-        while self.run("document.readyState") != "complete":
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        served = str(path).startswith("http://127.0.0.1:")
+        self.send("Page.navigate", url=path if served else Path(path).resolve().as_uri())
+        wait_until(lambda: self.run("document.readyState") == "complete")
 
     def run(self, expression):
         """The value of an expression in the page."""
@@ -136,14 +136,31 @@ class Browser:
         return [event for event in self.events if event.get("method") in names]
 
     @property
+    def errors(self):
+        """The complaints that are errors or warnings."""
+
+        def level(event):
+            return event["params"].get("entry", {}).get("level") or event["params"].get("type", "exception")
+
+        return [event for event in self.complaints if level(event) not in ("log", "info", "verbose")]
+
+    @property
     def requests(self):
         """Every address that was asked for."""
         asked = [event for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [event["params"]["request"]["url"] for event in asked]
 
 
+def wait_until(condition):
+    """Wait for a condition to hold."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
 @contextmanager
-def browsing(profile):
+def browsing(profile, offline=True):
     """A browser with a fresh profile."""
     to_browser, from_us = os.pipe()
     from_browser, to_us = os.pipe()
@@ -163,7 +180,7 @@ def browsing(profile):
     os.close(to_browser)
     os.close(to_us)
     try:
-        yield Browser(from_us, from_browser)
+        yield Browser(from_us, from_browser, offline)
     finally:
         process.kill()
         process.wait()

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ with warnings.catch_warnings():
     from numpydoc.docscrape import get_doc_object
     from numpydoc.validate import validate
 
+ROOT = Path(__file__).parents[1]
 MODULES = (relunmd, plot, datasets, comparison, errors)
 EXCUSED = {
     "GL01": "the text starts on the line of the quotes",
@@ -70,6 +72,15 @@ def excused(name):
 def test_a_docstring_follows_numpydoc(name):
     found = [f"{code}: {text}" for code, text in validate(name)["errors"] if code not in excused(name)]
     assert not found, "\n".join([name, *found])
+
+
+def test_every_public_name_has_a_page():
+    listed = {*(ROOT / "docs" / "api" / "index.md").read_text(encoding="utf-8").split()}
+    tops = {name.removeprefix("relunmd.") for name in public_names() if not name.startswith("relunmd.errors.")}
+    owners = {name.rpartition(".")[0] for name in tops}
+    methods = {name for name in tops if name.rpartition(".")[0] in tops}
+    assert owners >= {"ReLUNMD", "plot"}
+    assert tops - methods <= listed
 
 
 def attributes(kind):

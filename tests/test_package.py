@@ -4,7 +4,6 @@ import dataclasses
 import importlib.metadata
 import inspect
 import re
-import runpy
 import subprocess
 import sys
 import zipfile
@@ -12,8 +11,8 @@ from pathlib import Path
 
 import relunmd
 import reproduction
+from benchmarks import choice
 from relunmd import comparison, datasets
-from relunmd.comparison import contenders
 
 ROOT = Path(__file__).parents[1]
 
@@ -94,20 +93,9 @@ def test_versions_agree():
     assert f"version: {relunmd.__version__}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 
-def test_the_example_of_the_estimator_runs(tmp_path, capsys):
-    example = runpy.run_path(str(ROOT / "examples" / "svd_nmf_relunmd.py"))
-    example["main"](["--quick", "-o", str(tmp_path)])
+def test_the_measurements_behind_the_advice_run(tmp_path, capsys):
+    choice.main(["errors", "features", "--quick", "--picture", str(tmp_path / "equal_rank.png")])
     printed = capsys.readouterr().out
-    assert "Relative errors" in printed
-    assert "Accuracy on unseen rows" in printed
+    assert "| digits" in printed
+    assert "nearest neighbors" in printed
     assert (tmp_path / "equal_rank.png").stat().st_size > 10_000
-
-
-def test_readme_python_runs(tmp_path, monkeypatch):
-    """Every Python example of the README, as it stands."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(contenders, "_registered", {})  # One of them registers a method.
-    examples = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert examples
-    for example in examples:
-        exec(compile(example, "README.md", "exec"), {})

@@ -77,7 +77,7 @@ def decompose(
         these with the members data, indices and indptr of CSR and an attribute shape. X is never changed and never
         converted to dense as a whole. On Dask: an array in chunks of rows, of NumPy arrays or SciPy sparse matrices,
         or a list of delayed values or futures with some rows each. Then the work is done where the rows are, on the
-        cluster of the active client (see docs/scale.md).
+        cluster of the active client (see the user guide, Clusters).
     rank : int
         Between 1 and min(m, n).
     algorithm : str, Algorithm or callable, default="auto"

@@ -16,7 +16,7 @@ def noisy(m=300, n=120, rank=4, noise=0.2):
 
 
 class Oracle:
-    """The method as docs/flagship.md has it, on one long vector: Θ, the residual and everything else formed."""
+    """The method of docs/background/flagship.md on one long vector: Θ, the residual and everything else formed."""
 
     def __init__(self, X, W, H, memory, penalty):
         self.X, self.shapes, self.memory, self.penalty = X, (W.shape, H.shape), memory, penalty

@@ -1,6 +1,6 @@
 """The flagship: limited-memory BFGS on W and H together, in a metric made of the factors, from L to E in levels.
 
-docs/flagship.md describes the method; in short:
+docs/background/flagship.md describes the method; in short:
 
 - Objective: ½F², where an entry with Θ ≤ 0 < X counts (X − leak·Θ)². A leak of 1 is the latent residual L, which
   has a slope at such entries whatever their size; 0 is the error E itself, which has none there. The leak is

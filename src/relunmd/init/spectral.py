@@ -108,7 +108,7 @@ class ShiftedInit(Init):
     -----
     Measured with "qn" against random, tsvd, mean-corrected, c = ¼ and ½, exact and rough TSVDs, on digits, MNIST, the
     basis of CBCL, synthetic and planted matrices and term counts: with c = 1 it was ahead or within 2 % after 30, 60
-    and 100 passes, including those of the initialization (docs/flagship.md).
+    and 100 passes, including those of the initialization (docs/background/flagship.md).
 
     Examples
     --------

@@ -167,10 +167,10 @@ def test_progress_display(capsys):
     assert f"1 worker, {human_bytes(12_300_000)} moved" in capsys.readouterr().out
 
 
-def test_the_readmes_example_runs(tmp_path):
+def test_the_example_of_the_guide_runs(tmp_path):
     """Run as a file, which its worker processes import."""
-    readme = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
-    (example,) = [text for text in re.findall(r"```python\n(.*?)```", readme, re.DOTALL) if "Client(" in text]
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "dask.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     (tmp_path / "example.py").write_text(example, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True

@@ -181,7 +181,7 @@ class ClusterSource(Source):
         if self.losses > self.most_losses:
             raise ClusterError(
                 f"Workers were lost {self.losses} times, the last time because {reason}. Check whether their memory is "
-                "too small (docs/scale.md lists what they need). With a checkpoint the run resumes from it."
+                "too small (the documentation lists what they need). With a checkpoint the run resumes from it."
             )
         present = self.cluster.wait_for_workers()
         gone = set(self.workers) - set(present)
