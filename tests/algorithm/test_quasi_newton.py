@@ -98,9 +98,9 @@ class Oracle:
             self.renewed()
         if s @ y > 1e-8 * y @ self.M(y):
             self.pairs = [*self.pairs, (s, y)][-self.memory :]
-        self.recent = [*self.recent, f][-6:]
-        fall = self.patience if self.leak > 0 else 1e-5
-        if len(self.recent) == 6 and self.recent[0] - self.recent[-1] < fall * self.recent[0]:
+        self.recent = [*self.recent, f]
+        steps, fall = (5, self.patience) if self.leak > 0 else (11, 1e-5)
+        if len(self.recent) > steps and self.recent[-6] - self.recent[-1] < fall * self.recent[-6]:
             self.next_level()
 
 
@@ -283,3 +283,10 @@ def test_ahead_of_the_others_on_mnist(data_folder):
     d = relunmd.decompose(X, 32, random_state=0, tol=0, max_iter=90)
     assert d.history.passes[-1] <= 100
     assert d.error <= 0.1635
+
+
+@pytest.mark.parametrize(("rank", "ridge"), [(2, 0), (16, 0.03), (16, 1)])
+def test_tol_ends_a_run_that_stalls_as_soon_as_the_leak_is_zero(rank, ridge):
+    d = relunmd.decompose(relunmd.datasets.digits(), rank, relunmd.QuasiNewton(ridge=ridge), random_state=0)
+    assert d.status is relunmd.Status.CONVERGED
+    assert d.n_iter < 100

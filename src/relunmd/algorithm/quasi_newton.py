@@ -37,8 +37,8 @@ from relunmd.settings import setting
 
 _SMALLER_LEAK, _LEAST_LEAK = 0.3, 0.05
 _WINDOW, _PATIENCE, _LESS_PATIENCE = 5, 0.08, 0.3
-_STANDSTILL = 1e-5
-"""A round ends when E² decreases by less than this in five steps. (A `tol` of 1e-4 stops the run before that.)"""
+_STANDSTILL, _LEAST_STEPS = 1e-5, 11
+"""A round ends when E² decreases by less than this in five steps, after so many at leak 0: `tol` needs 10 of them."""
 _ROUGH, _EXACT = 0.01, 1e-9
 """Tolerances of the truncated SVD: shares of ‖X‖² that it may miss."""
 _LONG = 200
@@ -195,12 +195,12 @@ class QuasiNewton(Algorithm):
             kept = slice(max(0, len(s_W) - self.memory), len(s_W))
         else:  # Not convex along this step: it says nothing about the metric.
             kept = slice(0, len(s_W) - 1)
-        recent = np.append(state.recent, trial.objective)[-1 - _WINDOW :]
+        recent = np.append(state.recent, trial.objective)[-1 - _LEAST_STEPS :]
         pairs = {"s_W": s_W[kept], "y_W": y_W[kept], "s_H": s_H[kept], "y_H": y_H[kept]}
         following = _known(state, trial, kept)
         following = following.replace(W=trial.W, H=trial.H, age=trial.age, accepted=state.step, recent=recent, **pairs)
-        least_decrease = state.patience if state.leak > ERROR else _STANDSTILL
-        stalled = len(recent) > _WINDOW and recent[0] - recent[-1] < least_decrease * recent[0]
+        steps, least_decrease = (_WINDOW, state.patience) if state.leak > ERROR else (_LEAST_STEPS, _STANDSTILL)
+        stalled = len(recent) > steps and recent[-1 - _WINDOW] - recent[-1] < least_decrease * recent[-1 - _WINDOW]
         return _next_level(following) if stalled else following
 
 
