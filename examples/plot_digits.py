@@ -69,8 +69,8 @@ ax.legend(frameon=False)
 plt.show()
 
 # %%
-# What to learn
-# -------------
+# Summary
+# -------
 # At rank 16 the relative error is 0.15 with ReLUNMD, 0.21 with TruncatedSVD and 0.26 with NMF. The difference grows
 # with the rank: at rank 4 it is small (0.41, 0.42 and 0.43), and at rank 24 the error of ReLUNMD is about half of that
 # of TruncatedSVD. A smaller error does not make W better features for a classifier: see the example on pipelines.

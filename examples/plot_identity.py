@@ -81,8 +81,8 @@ print(f"size 9, n_starts=1: relative error {one.error:.3f} after {one.n_iter} it
 print(f"size 9, n_starts=8: relative error {raced.error:.0e} after {raced.n_iter} iterations ({raced.status.name})")
 
 # %%
-# What to learn
-# -------------
+# Summary
+# -------
 # A matrix of full rank may be exact at rank 3 after max(0, ·): here the relative error falls below 10⁻⁶, where the
 # truncated SVD stays at 0.90. Such problems have local minima. At size 9 the default initialization ends at an error
 # of 0.21, and one of eight initializations reaches the exact decomposition.

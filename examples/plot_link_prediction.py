@@ -78,8 +78,8 @@ fig.legend(loc="outside lower center", ncols=3, frameon=False)
 plt.show()
 
 # %%
-# What to learn
-# -------------
+# Summary
+# -------
 # On the generated graph the AUC of relunmd without a ridge is best at rank 4 (0.78) and falls to 0.72 at rank 16: it
 # reproduces the zeros of the hidden edges too. A ridge of 0.01 moves the maximum to rank 8 (0.83); the truncated SVD
 # reaches 0.82 at rank 16, so the difference between the two is within the standard deviation of 0.03. On USAir

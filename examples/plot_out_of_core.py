@@ -69,8 +69,8 @@ plt.show()
 folder.cleanup()
 
 # %%
-# What to learn
-# -------------
+# Summary
+# -------
 # A Zarr array (or an HDF5 dataset, or a memory map) is decomposed without loading it as a whole: X takes 100 MB
 # unpacked, and each thread reads 32 MB of rows at a time. A run that ended at 10 iterations with an error of 0.374
 # resumes with the same call and ends at 0.278 after 25. An iteration reads all of X, so store it in chunks of whole

@@ -94,8 +94,8 @@ d = decompose(X, 16, alternating, random_state=0)
 print(f"{d.algorithm}: relative error {d.error:.4f} after {d.n_iter} iterations ({d.status.name})")
 
 # %%
-# What to learn
-# -------------
-# A class of 30 lines works with everything that ``decompose`` offers: any kind of X, stopping criteria, checkpoints,
+# Summary
+# -------
+# A class of 26 lines works with everything that ``decompose`` offers: any kind of X, stopping criteria, checkpoints,
 # histories and plots. On digits at rank 16 eBCD ends at 0.1640, close to 3B-NMD at 0.1637; the generator function ends
 # at 0.1643. They minimize a latent residual; "qn" minimizes the error itself and ends at 0.1550.

@@ -67,9 +67,9 @@ ax.legend(frameon=False, loc="lower right")
 plt.show()
 
 # %%
-# What to learn
-# -------------
+# Summary
+# -------
 # The ridge matters for features: at rank 32 ReLUNMD has an accuracy of 0.84 without a ridge, since nothing limits W
 # where it only makes zeros more negative, and 0.90 with a ridge of 0.01. TruncatedSVD is a strong choice: it is best
-# overall with 0.91 at rank 32 (0.01 are 9 of 900 images), and faster. ReLUNMD is ahead at rank 8 only, 0.83 against
-# 0.79. Search over the ridge as well as over the rank.
+# overall with 0.91 at rank 32 (0.01 are 9 of 900 images), and faster. ReLUNMD is clearly ahead at rank 8 only, 0.83
+# against 0.79. Search over the ridge as well as over the rank.

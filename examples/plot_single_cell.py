@@ -25,8 +25,7 @@ from sklearn.decomposition import TruncatedSVD
 from sklearn.model_selection import cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from relunmd import ReLUNMD
-from relunmd.io.readers import open_matrix
+from relunmd import ReLUNMD, open_matrix
 
 # umap-learn warns that a seed makes it run on one thread, which is intended here.
 warnings.filterwarnings("ignore", message="n_jobs value", module="umap")
@@ -86,8 +85,8 @@ with tempfile.TemporaryDirectory() as folder:
 print("same components:", np.array_equal(model.components_, models["X_relunmd"].components_))
 
 # %%
-# What to learn
-# -------------
+# Summary
+# -------
 # At rank 20 the relative errors are close, 0.54 against 0.55: log-normalized counts are noisy, and a third of the
 # entries is nonzero, so there is less to gain than on images. The accuracies are close too: 0.78 with the truncated
 # SVD, 0.77 with ReLUNMD and 0.80 with its ridge, where 0.01 are 7 cells. As a representation for neighbors and UMAP, W

@@ -101,7 +101,8 @@ class EM(Naive):
 class AEM(EM):
     """Run `EM` with momentum on Z.
 
-    A-EM of Seraghiti et al. [1]_: Z^(k+1) ← Z^(k+1) + α (Z^k − Z^(k−1)) after the E-step. Three m×n arrays are kept.
+    A-EM of Saul, as given by Seraghiti et al. [1]_: Z^(k+1) ← Z^(k+1) + α (Z^k − Z^(k−1)) after the E-step. Three m×n
+    arrays are kept.
 
     Parameters
     ----------

@@ -107,7 +107,8 @@ class Naive(Algorithm):
 class ANaive(Naive):
     """Run `Naive` with momentum on Z.
 
-    A-Naive of Seraghiti et al. [1]_: Z^(k+1) ← Z^(k+1) + α (Z^k − Z^(k−1)) before the TSVD. Three m×n arrays are kept.
+    A-Naive of Saul, as given by Seraghiti et al. [1]_: Z^(k+1) ← Z^(k+1) + α (Z^k − Z^(k−1)) before the TSVD. Three m×n
+    arrays are kept.
 
     Parameters
     ----------
