@@ -8,7 +8,7 @@ DOCS_READY := $(VENV)/.docs-ready
 .PHONY: demo test lint types imports structure pytest docs bench reproduce clean
 
 $(READY): requirements.txt pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit("relunmd needs Python 3.11 or later; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -c 'import sys; sys.exit("relunmd needs Python 3.11 or later; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
@@ -58,4 +58,4 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.distributed
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/gallery docs/api/generated docs/api/backreferences docs/sg_execution_times.rst .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_build docs/gallery docs/api/generated docs/api/backreferences .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,8 +1,13 @@
 """Configuration of the documentation site; `make docs` builds it without a network."""
 
 import os
+import sys
+from pathlib import Path
 
 import relunmd
+from relunmd._registry import ALGORITHMS
+
+sys.path.append(str(Path(__file__).parent))  # For gallery_order.
 
 project = "relunmd"
 copyright = "the relunmd developers"  # noqa: A001
@@ -29,6 +34,7 @@ smartquotes = False  # Options such as --rank keep their two hyphens.
 # API pages: numpydoc sections, one generated page for each public name.
 autosummary_generate = True
 autodoc_typehints = "none"  # The docstrings have the types.
+autosummary_context = {"settings_alone": [path.partition(".")[2] for path in ALGORITHMS]}
 numpydoc_show_class_members = False
 
 # Inventories of other projects need a network, so their links are optional.
@@ -52,7 +58,8 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "within_subsection_order": "ExampleTitleSortKey",
+    "within_subsection_order": "gallery_order.GalleryOrder",
+    "write_computation_times": False,
     "backreferences_dir": "api/backreferences",
     "doc_module": ("relunmd",),
     "abort_on_example_error": True,
@@ -63,7 +70,7 @@ sphinx_gallery_conf = {
 }
 
 html_theme = "pydata_sphinx_theme"
-html_title = "relunmd"
+html_title = f"relunmd {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_favicon = "_static/favicon.svg"

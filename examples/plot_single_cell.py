@@ -3,7 +3,7 @@ Single-cell counts with scanpy
 ==============================
 
 Put W of a ReLU decomposition into an AnnData object, draw a UMAP from it beside that of a truncated SVD, and fit a
-matrix that stays in an .h5ad file.
+matrix that stays in an .h5ad file. It needs scanpy, which comes with anndata and umap-learn.
 """
 
 # %%

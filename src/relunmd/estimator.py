@@ -95,7 +95,7 @@ class ReLUNMD(FittedTransformer):
     Notes
     -----
     Memory of `fit`: that of `decompose`, nothing of the size of X for "qn". `transform` makes one pass over X, and two
-    that validate it, and keeps nothing of its size; it takes about 1 ms for a row of 784 features at 32 components on
+    that validate it, and keeps nothing of its size; it takes about 0.6 ms for a row of 784 features at 32 components on
     two cores. A stored array (HDF5, Zarr) or a memory map is never loaded as a whole.
 
     The row problems of `transform` have local minima. A model therefore keeps W of some thousand training rows as
@@ -191,7 +191,7 @@ class ReLUNMD(FittedTransformer):
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            W.
+            The factor W.
 
         Examples
         --------
@@ -215,7 +215,7 @@ class ReLUNMD(FittedTransformer):
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            W.
+            The factor W.
 
         Examples
         --------

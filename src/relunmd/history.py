@@ -32,9 +32,10 @@ class Status(Enum):
     INTERRUPTED
         Ctrl-C was pressed.
     READ_FAILED
-        X could no longer be read, for example because its file was removed.
+        X could no longer be read: its file was removed, damaged or changed during the run. The best factors so far are
+        returned; the log has the reason.
     FAILED
-        A value was not finite.
+        A value was not finite. The best factors so far are returned; another `init` or float64 may help.
     message
 
     Examples

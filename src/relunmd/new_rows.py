@@ -113,8 +113,8 @@ def fit_rows(
 
     Notes
     -----
-    Three passes over X. Memory: X as it is, W, and for each thread as much as H and some hundred rows. About 1 ms
-    for a row of 784 entries at rank 32 on two cores.
+    Three passes over X. Memory: X as it is, W, and for each thread as much as H and some hundred rows. About 0.6
+    ms for a row of 784 entries at rank 32 on two cores.
 
     Examples
     --------

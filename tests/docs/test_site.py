@@ -38,6 +38,11 @@ def pages():
     }
 
 
+def test_no_word_became_a_list(pages):
+    """reST reads a line "W." as the first item of a list."""
+    assert not [path for path in pages if "upperalpha" in path.read_text(encoding="utf-8")]
+
+
 def test_internal_links_lead_somewhere(pages):
     broken = []
     for path, page in pages.items():

@@ -61,8 +61,8 @@ class QuasiNewton(Algorithm):
     memory : int, default=10
         Number of pairs of steps and changes of the gradient.
     ridge : float, default=0
-        Weight λ/‖X‖ ≥ 0 of a term ½λ(‖W‖² + ‖H‖²) added to the objective, which keeps W and H from growing for little
-        gain; 1e-4 has an effect, 1e-2 is strong.
+        Adds ridge·‖X‖·(‖W‖² + ‖H‖²) to the squared error, which keeps W and H from growing for little gain; 1e-4 has an
+        effect, 1e-2 is strong.
     warm_up : int, default=5
         Number of steps of "3b-factored" that come first: the first steps of BFGS know no curvature yet.
 

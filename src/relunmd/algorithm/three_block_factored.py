@@ -49,8 +49,8 @@ class ThreeBlockFactored(Algorithm):
     adapt : bool, default=True
         Whether β changes during the run; False keeps it, and only restarts when the residual increases.
     ridge : float, default=0
-        Weight λ/‖X‖ ≥ 0 of a term ½λ(‖W‖² + ‖H‖²) added to ½L², which keeps W and H from growing for little gain; 1e-4
-        has an effect, 1e-2 is strong.
+        Adds ridge·‖X‖·(‖W‖² + ‖H‖²) to the squared latent residual L², which keeps W and H from growing for little
+        gain; 1e-4 has an effect, 1e-2 is strong.
 
     See Also
     --------

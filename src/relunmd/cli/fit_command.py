@@ -56,7 +56,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @shared.threads_option
 @option("--dask", metavar="ADDRESS|local", help="Use a Dask cluster: its address, or local for --threads processes.")
 @option("--starts", "n_starts", type=IntRange(1), default=1, metavar="K", help="Race K initializations, keep the best.")
-@option("--ridge", type=FloatRange(0), default=0.0, metavar="λ", help="Add λ‖X‖(‖W‖² + ‖H‖²); usual: 1e-4 to 1e-2.")
+@option("--ridge", type=FloatRange(0), default=0.0, metavar="λ", help="Add λ‖X‖(‖W‖² + ‖H‖²); usual: 1e-3 to 1e-2.")
 @option("--checkpoint", metavar="FILE", type=click.Path(), help="Save the run here, and resume from it.")
 @option(
     "--checkpoint-every", type=FloatRange(0), default=60.0, metavar="SECONDS", help="Minimum time between checkpoints."
