@@ -36,7 +36,7 @@ print(f"32 MB are {2**25 // (n * X.dtype.itemsize)} of its {m} rows")
 # %%
 # A run that ends early
 # ---------------------
-# ``decompose`` takes the Zarr array as it is. Each thread reads about 32 MB of rows at a time, and an iteration is one
+# ``decompose`` takes the Zarr array itself. Each thread reads about 32 MB of rows at a time, and an iteration is one
 # pass over X. The checkpoint is written every ``checkpoint_every`` seconds, and at the end whatever ended the run.
 
 options = {"rank": rank, "tol": 0, "random_state": 0, "n_jobs": -1}
