@@ -96,6 +96,8 @@ def test_versions_agree():
 def test_the_measurements_behind_the_advice_run(tmp_path, capsys):
     choice.main(["errors", "features", "--quick", "--picture", str(tmp_path / "equal_rank.png")])
     printed = capsys.readouterr().out
+    assert "Relative errors" in printed
     assert "| digits" in printed
+    assert "Accuracy on 719 unseen of 1797 rows: digits" in printed
     assert "5 neighbors" in printed
     assert (tmp_path / "equal_rank.png").stat().st_size > 10_000
