@@ -240,7 +240,7 @@ def test_the_hidden_values_of_a_masked_array_are_not_fitted(digits):
     hidden = np.ma.masked_less(digits, 3)
     fitted = model(2, max_iter=2, tol=0).fit(digits)
     for call in (model(2).fit, model(2).fit_transform, model(2).partial_fit, fitted.transform, fitted.score):
-        with pytest.raises(InputError, match="missing values are not supported yet"):
+        with pytest.raises(InputError, match="must not be a masked array"):
             call(hidden)
 
 

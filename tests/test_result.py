@@ -12,7 +12,7 @@ D = relunmd.decompose(X, 4, "em", random_state=0, max_iter=30)
 
 def test_says_how_it_was_made():
     assert (D.algorithm, D.init, D.rank, D.shape) == ("em", "tsvd", 4, (40, 30))
-    assert D.settings == {"sweeps": 2}
+    assert D.settings == {"sweeps": 2, "column_noise": False, "nonnegative": False}
     assert D.message == D.status.message
     assert D.error == pytest.approx(relative_error(X, D.W, D.H), rel=1e-9)
     assert repr(D).startswith("Decomposition(shape=(40, 30), rank=4, error=")

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from relunmd.estimator import ReLUNMD as ReLUNMD
     from relunmd.history import History as History
     from relunmd.history import Status as Status
+    from relunmd.imputer import LowRankImputer as LowRankImputer
     from relunmd.init import Init as Init
     from relunmd.init import MeanCorrectedInit as MeanCorrectedInit
     from relunmd.init import NuclearInit as NuclearInit
@@ -68,6 +69,7 @@ _NAMES = {
     "errors": " ".join(_errors),
     "estimator": "ReLUNMD",
     "history": "History Status",
+    "imputer": "LowRankImputer",
     "init": "Init MeanCorrectedInit NuclearInit RandomInit ShiftedInit TSVDInit",
     "io.readers": "Opened open_matrix",
     "loop.callback": "Progress",

@@ -24,6 +24,7 @@ from relunmd.arguments import (
     check_checkpoint,
     check_count,
     check_dtype,
+    check_handles_missing,
     check_init,
     check_limits,
     check_random_state,
@@ -31,13 +32,14 @@ from relunmd.arguments import (
     check_threads,
 )
 from relunmd.engine.distributed import Chunks, ClusterSource, is_distributed
-from relunmd.engine.problem import Problem
-from relunmd.engine.problem_setup import executor_for, make_problem, opened
+from relunmd.engine.observed import EntryOptions, opened
+from relunmd.engine.problem import Fingerprint, Problem
+from relunmd.engine.problem_setup import executor_for, make_problem
 from relunmd.init import INITS, Init, RandomInit
 from relunmd.loop.callback import Callback
 from relunmd.loop.checkpoint import Checkpoint, Identity
 from relunmd.loop.criteria import Clock
-from relunmd.loop.driver import solve
+from relunmd.loop.driver import Outcome, solve
 from relunmd.memory_check import check_memory
 from relunmd.result import Decomposition
 
@@ -59,6 +61,11 @@ def decompose(
     max_iter: int | None = 1000,
     max_time: float | None = None,
     random_state: Seed = None,
+    missing_values: float | str | None = None,
+    mask: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
     n_jobs: int | None = None,
     n_starts: int = 1,
@@ -97,6 +104,22 @@ def decompose(
         not cut short, an iteration is completed, compilation does not count.
     random_state : int, Generator, RandomState or None, default=None
         The same integer gives the same bits, whatever `n_jobs` is.
+    missing_values : {None, np.nan, "unstored"}, default=None
+        Which entries are missing: none, so that NaN raises an error; those that are NaN; or those that a sparse X does
+        not store (then explicit zeros are zeros, and a pass costs as much as there are stored entries). Masked entries
+        of a masked array are missing in any case. The error, the norm and all that is reported are those of the other
+        entries. The user guide, Missing values and limits, describes this and the next four arguments.
+    mask : {array-like, sparse matrix} of shape (m, n), optional
+        Nonzero or True where an entry is missing, as in `numpy.ma` and `pandas.isna`. What X has there is never used.
+        Like `weights`, it may be stored in any way that X may be, and is read tile by tile beside X.
+    weights : {array-like, sparse matrix} of shape (m, n), optional
+        Nonnegative; the squared error of an entry is multiplied by its weight, 0 is missing. Only ratios matter. With
+        ``missing_values="unstored"`` a sparse matrix that stores the same places as X.
+    lower : float or array-like of shape (n,) or (m, n), optional
+        Limits of detection. Of an entry up to its limit only that is known: any prediction up to the limit has no
+        error. Zeros of X are known in the same way, so 0 is no limit.
+    upper : float or array-like of shape (n,) or (m, n), optional
+        Ceilings. Of an entry from its limit on only that is known; infinity is no limit.
     dtype : {float32, float64}, optional
         Float type of the computation; by default that of X, and float64 for integers and booleans.
     n_jobs : int, optional
@@ -156,7 +179,7 @@ def decompose(
     True
     """
     with ExitStack() as stack:
-        A = stack.enter_context(opened(X))
+        A = stack.enter_context(opened(X, EntryOptions(missing_values, mask, weights, lower, upper)))
         float_type, rank = check_dtype(dtype, A), check_rank(rank, A.shape)
         method = check_algorithm(algorithm)
         first = check_init(init, method, A.shape, rank, on_cluster=isinstance(A, ClusterSource))
@@ -171,6 +194,7 @@ def decompose(
         executor.deadline, clock = time.perf_counter() + (limits.max_time or math.inf), Clock()
         stack.enter_context(executor)
         problem = make_problem(A, float_type, rank, executor)
+        check_handles_missing(problem, method, first)
         executor.passes = 0
         if progress:
             from relunmd.loop.progress_display import ProgressDisplay  # rich is slow to import
@@ -182,16 +206,20 @@ def decompose(
 
     log.info("%s: %s error %.6g", method.name, outcome.status.message, outcome.error)
     names: dict[str, Any] = {"algorithm": method.name, "init": first.name, "settings": method.settings()}
+    return _result(outcome, total, problem.fingerprint, names)
+
+
+def _result(outcome: Outcome, seconds: float, fingerprint: Fingerprint, names: dict[str, Any]) -> Decomposition:
     return Decomposition(
         outcome.W,
         outcome.H,
         error=outcome.error,
         n_iter=len(outcome.history) - 1,
-        time=total,
+        time=seconds,
         init_time=outcome.init_time,
         status=outcome.status,
         history=outcome.history,
-        fingerprint=problem.fingerprint,
+        fingerprint=fingerprint,
         **names,
     )
 

@@ -16,6 +16,7 @@ from relunmd.algorithm import ALGORITHMS, AUTO, Algorithm, GeneratorAlgorithm
 from relunmd.engine.blas_threads import usable_cores
 from relunmd.engine.distributed import fetched, is_distributed
 from relunmd.engine.matrix import refuse_masked
+from relunmd.engine.problem import Problem
 from relunmd.errors import InputError
 from relunmd.init import INITS, GivenInit, Init
 from relunmd.io.atomic import check_path
@@ -136,6 +137,20 @@ def check_init(init: object, algorithm: Algorithm, shape: tuple[int, int], rank:
         f"init must be one of {', '.join(INITS)}, an Init such as relunmd.NuclearInit(steps=5), a pair (W0, H0) or a "
         f"Decomposition; got {reprlib.repr(init)}."
     )
+
+
+def check_handles_missing(problem: Problem, algorithm: Algorithm, init: Init) -> None:
+    """Raise InputError if entries are missing, limited or weighted, and `algorithm` or `init` does not support it."""
+    if problem.matrix.observation is None:
+        return
+    choices: Any = (("algorithm", algorithm, ALGORITHMS), ("init", init, INITS))
+    for argument, chosen, known in choices:
+        if not chosen.handles_missing:
+            able = ", ".join(name for name, choice in known.items() if choice.handles_missing)
+            raise InputError(
+                f"{argument} must be one of {able} if entries of X are missing, limited or weighted; "
+                f"got {chosen.name!r}."
+            )
 
 
 def _given(W: Any, H: object, shape: tuple[int, int], rank: int, on_cluster: bool) -> GivenInit:

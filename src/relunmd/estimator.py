@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from relunmd.algorithm import Algorithm
@@ -51,6 +51,13 @@ class ReLUNMD(FittedTransformer):
         Adds ridge·‖X‖·(‖W‖² + ‖H‖²) to the squared error, for "qn" and "3b-factored"; in `transform` ridge·‖X‖·‖w‖² for
         each row, with ‖X‖ of the training data. The point with the best error is returned, so values well above 0.01
         are of little use.
+    missing_values : {None, np.nan, "unstored"}, default=None
+        Which entries are missing, here and in new rows: none, those that are NaN, or those that a sparse X does not
+        store. Errors and scores are then those of the other entries.
+    lower : float or array-like of shape (n_features,), optional
+        Limits of detection: of an entry up to its limit only that is known. See `decompose`.
+    upper : float or array-like of shape (n_features,), optional
+        Ceilings: of an entry from its limit on only that is known.
     transform_max_iter : int, default=100
         Maximum number of Newton steps for a row in `transform`; about ten are usually enough.
     random_state : int, RandomState, Generator or None, default=None
@@ -129,6 +136,9 @@ class ReLUNMD(FittedTransformer):
         max_time: float | None = None,
         target_error: float | None = None,
         ridge: float = 0.0,
+        missing_values: float | str | None = None,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
         transform_max_iter: int = 100,
         random_state: Seed = None,
         n_jobs: int | None = None,
@@ -144,6 +154,9 @@ class ReLUNMD(FittedTransformer):
         self.max_time = max_time
         self.target_error = target_error
         self.ridge = ridge
+        self.missing_values = missing_values
+        self.lower = lower
+        self.upper = upper
         self.transform_max_iter = transform_max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -341,6 +354,7 @@ class ReLUNMD(FittedTransformer):
             dtype=self.components_.dtype,
             n_threads=check_threads(self.n_jobs),
             known=self._known,
+            options=self._entry_options(),
         )
         self._keep(state, found, self.n_iter_ + 1)
         self._known = sampled_rows(np.vstack([self._known, found.W]), self.components_)

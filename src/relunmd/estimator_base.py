@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 import warnings
 from collections.abc import Iterator
@@ -15,7 +16,8 @@ from sklearn.utils.validation import validate_data
 
 from relunmd.engine.distributed import is_distributed
 from relunmd.engine.matrix import is_stored_array, is_stored_group, refuse_masked
-from relunmd.engine.problem_setup import check_matrix, opened
+from relunmd.engine.observed import EntryOptions, opened
+from relunmd.engine.problem_setup import check_matrix
 from relunmd.errors import InputError
 from relunmd.history import Status
 from relunmd.new_rows import FittedRows
@@ -30,11 +32,23 @@ class MatrixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     n_features_in_: int
     transform_max_iter: int
     tol: float
+    missing_values: Any
+    lower: Any
+    upper: Any
+
+    def _entry_options(self) -> EntryOptions:
+        return EntryOptions(self.missing_values, lower=self.lower, upper=self.upper)
+
+    @property
+    def _nan_is_missing(self) -> bool:
+        value = self.missing_values
+        return isinstance(value, numbers.Real) and math.isnan(value)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self._nan_is_missing
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -56,7 +70,7 @@ class MatrixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if not is_distributed(X):
             yield self._validated(X, reset)
             return
-        with opened(X) as source:
+        with opened(X, self._entry_options()) as source:
             self._check_features(source.shape[1], reset)
             yield source
 
@@ -77,7 +91,9 @@ class MatrixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if is_stored_array(X) or is_stored_group(X):
             self._check_features(check_matrix(X).shape[1], reset)
             return X
-        return validate_data(self, X, reset=reset, accept_sparse="csr", dtype="numeric", ensure_non_negative=True)
+        finite = "allow-nan" if self._nan_is_missing else True
+        checks = {"accept_sparse": "csr", "dtype": "numeric", "ensure_non_negative": True, "ensure_all_finite": finite}
+        return validate_data(self, X, reset=reset, **checks)
 
     def _warn_of_the_end(self, d: Decomposition, found: FittedRows) -> None:
         if d.status is Status.FAILED:

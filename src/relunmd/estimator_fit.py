@@ -14,7 +14,8 @@ from relunmd.algorithm import Algorithm
 from relunmd.algorithm.online import OnlineState
 from relunmd.api import Initialization, decompose
 from relunmd.arguments import check_algorithm, check_count, check_limits, check_ridge
-from relunmd.engine.problem_setup import opened
+from relunmd.engine.matrix import Source
+from relunmd.engine.observed import opened
 from relunmd.engine.row_newton import spread
 from relunmd.errors import FileError, InputError
 from relunmd.estimator_base import MatrixTransformer, shape_of
@@ -67,7 +68,9 @@ class FittedTransformer(MatrixTransformer):
         check_count(self.transform_max_iter, "transform_max_iter")
         names = ("target_error", "tol", "max_time", "random_state", "n_jobs", "n_starts")
         options: dict[str, Any] = {name: getattr(self, name) for name in names} | {"max_iter": max_iter}
-        d = decompose(A, self.n_components, self._method(), init, progress=bool(self.verbose), **options)
+        with opened(A, None if isinstance(A, Source) else self._entry_options()) as source:
+            X: Any = source
+            d = decompose(X, self.n_components, self._method(), init, progress=bool(self.verbose), **options)
         if d.status is Status.INTERRUPTED:  # Ctrl-C must end a grid search too.
             raise KeyboardInterrupt
         if d.status is Status.READ_FAILED:
@@ -76,7 +79,7 @@ class FittedTransformer(MatrixTransformer):
         known = sampled_rows(d.W, d.H)
         W0 = None if len(spread(len(d.W), *d.H.shape)) == len(d.W) else d.W
         checksum = "" if d.fingerprint is None else d.fingerprint.checksum
-        found = self._rows(A, d.H, self._row_penalty(norm), InitialRows(known, W0, checksum))
+        found = self._rows(A, d.H, self._row_penalty(norm), InitialRows(known, W0, checksum=checksum))
         self._keep(OnlineState.after(d.H, found.W, found.shares, found.norm), found, d.n_iter)
         self._known = known
         return d, found
@@ -108,7 +111,7 @@ class FittedTransformer(MatrixTransformer):
 
     def _rows(self, A: Any, H: Array, penalty: float, initial: InitialRows) -> FittedRows:
         steps = check_count(self.transform_max_iter, "transform_max_iter")
-        with opened(A) as source:
+        with opened(A, None if isinstance(A, Source) else self._entry_options()) as source:
             return solve_rows(source, H, penalty, steps, n_jobs=self.n_jobs, initial=initial)
 
     def _transformed(self, X: Any) -> FittedRows:
@@ -117,6 +120,11 @@ class FittedTransformer(MatrixTransformer):
             found = self._rows(A, self.components_, self._penalty, InitialRows(self._known))
         self._warn_of_rows(found)
         return found
+
+    def _latent(self, X: Any, center: Array) -> Array:
+        """Return WH for an array X, with a ridge on ‖w − center‖² instead of ‖w‖²; for `LowRankImputer`."""
+        H = self.components_
+        return np.asarray(self._rows(X, H, self._penalty, InitialRows(self._known, center=center)).W @ H)
 
     def _method(self) -> Algorithm:
         """The algorithm with the ridge of the estimator."""

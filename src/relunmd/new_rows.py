@@ -20,8 +20,9 @@ from relunmd.engine import row_newton
 from relunmd.engine.distributed import fetched
 from relunmd.engine.executor import RowsLostError
 from relunmd.engine.matrix import Source
+from relunmd.engine.observed import EntryOptions, open_observed, opened
 from relunmd.engine.problem import Problem
-from relunmd.engine.problem_setup import check_matrix, executor_for, make_problem, opened
+from relunmd.engine.problem_setup import executor_for, make_problem
 from relunmd.engine.row_newton import known_rows, spread
 from relunmd.errors import FileError
 
@@ -74,6 +75,11 @@ def fit_rows(
     penalty: float = 0.0,
     max_iter: int = 100,
     candidates: ArrayLike | None = None,
+    missing_values: float | str | None = None,
+    mask: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    lower: ArrayLike | None = None,
+    upper: ArrayLike | None = None,
     dtype: DTypeLike | None = None,
     n_jobs: int | None = None,
 ) -> FittedRows:
@@ -96,6 +102,16 @@ def fit_rows(
         Known rows of W, for example W of the decomposition that H is from. Each row of X also starts from the multiple
         of the candidate that fits it best. On sparse data, where the row problem has many local minima, this lowers
         the error by up to a quarter. Some thousand of them are used at most, at equal distances.
+    missing_values : {None, np.nan, "unstored"}, default=None
+        As for `decompose`.
+    mask : {array-like, sparse matrix} of shape (m, n), optional
+        As for `decompose`.
+    weights : {array-like, sparse matrix} of shape (m, n), optional
+        As for `decompose`.
+    lower : float or array-like of shape (n,) or (m, n), optional
+        As for `decompose`.
+    upper : float or array-like of shape (n,) or (m, n), optional
+        As for `decompose`.
     dtype : {float32, float64}, optional
         As for `decompose`.
     n_jobs : int, optional
@@ -125,7 +141,7 @@ def fit_rows(
     >>> bool(np.allclose(found.W, W)), found.error < 1e-10
     (True, True)
     """
-    with opened(X) as A:
+    with opened(X, EntryOptions(missing_values, mask, weights, lower, upper)) as A:
         components = check_components(H, A.shape[1])
         known = None
         if candidates is not None:
@@ -144,6 +160,8 @@ class InitialRows:
 
     known: Array | None = None
     W0: Any = None
+    center: Array | None = None
+    """The w that the penalty pulls to, 0 by default."""
     checksum: str = ""
     """Checksum that X must have, if it is known."""
 
@@ -167,7 +185,8 @@ def solve_rows(
             try:
                 W0 = initial.W0
                 placed = None if W0 is None else problem.executor.placed(problem.matrix, W0)
-                return _in_units(problem, row_newton.fit_rows(problem, H, strength, steps, initial.known, placed))
+                given = initial.known, placed, initial.center
+                return _in_units(problem, row_newton.fit_rows(problem, H, strength, steps, *given))
             except RowsLostError as reason:
                 log.warning("%s. Restarting the row fit", reason)
 
@@ -201,20 +220,24 @@ def learn_rows(
     dtype: np.dtype[Any],
     n_threads: int,
     known: Array | None = None,
+    options: EntryOptions | None = None,
 ) -> tuple[OnlineState, FittedRows]:
     """Return the state after a batch X of rows (dense or sparse), and the row fit with the H before it.
 
     `known` is what `sampled_rows` returns for that H. A batch of zeros is counted but does not change H. ‖X‖ of the
     ridge is that of all rows so far.
     """
-    A = check_matrix(X)
+    options = EntryOptions() if options is None else options
+    A = open_observed(X, options)
     with _problem(A, dtype, len(state.H), n_threads) as problem:
         norm = math.hypot(state.norm, problem.norm)
         counted = replace(state, norm=norm)
         if problem.facts.squares == 0:
             found = row_newton.fit_rows(problem, state.H, ridge * norm, max_iter, known)
             return replace(counted, rows=state.rows + A.shape[0]), _in_units(problem, found)
-        columns = check_matrix(sparse.csr_array(X).T.tocsr() if sparse.issparse(X) else np.asarray(X).T)
-        transposed = make_problem(columns, dtype, len(state.H), problem.executor)
+        columns = sparse.csr_array(X).T.tocsr() if sparse.issparse(X) else np.asarray(X).T
+        transposed = make_problem(
+            open_observed(columns, options.transposed(A.shape)), dtype, len(state.H), problem.executor
+        )
         following, found = online_step(problem, transposed, counted, ridge * norm, max_iter, known)
         return following, _in_units(problem, found)

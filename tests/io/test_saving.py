@@ -70,7 +70,7 @@ def test_numpy_opens_it_and_it_says_everything(tmp_path):
         np.testing.assert_array_equal(members["history.error"], D.history.error)
     told = about(tmp_path / "model.npz")
     assert (told["format"], told["version"], told["status"]) == ("relunmd model", 1, "MAX_ITER")
-    assert told["settings"] == {"sweeps": 2}
+    assert told["settings"] == {"sweeps": 2, "column_noise": False, "nonnegative": False}
     assert told["versions"]["relunmd"] == relunmd.__version__
     assert told["fingerprint"]["nonzeros"] == np.count_nonzero(X)
 
@@ -312,7 +312,7 @@ def test_matlab_gets_everything(tmp_path):
     np.testing.assert_array_equal(found["W"], D.W)
     np.testing.assert_array_equal(found["H"], D.H)
     assert (found["error"], found["algorithm"], found["status"]) == (D.error, "em", "MAX_ITER")
-    assert found["settings"] == {"sweeps": 2}
+    assert found["settings"] == {"sweeps": 2, "column_noise": False, "nonnegative": False}
     np.testing.assert_array_equal(found["history"]["log_likelihood"], D.history.log_likelihood)
 
 

@@ -69,6 +69,8 @@ class Algorithm(ABC):
     writes: ClassVar[Sequence[str] | None] = None
     reports: ClassVar[Sequence[str]] = ()
     default_init: ClassVar[str] = "auto"
+    handles_missing: ClassVar[bool] = False
+    """Whether it supports missing, limited and weighted entries, as `look` does."""
     dense_arrays: ClassVar[int] = 0
     """How many m×n arrays a run takes besides X; derived from `keeps` and `writes`."""
 

@@ -1,13 +1,17 @@
 """EM and A-EM (Saul; section 2 of the paper): X = max(0, Z̃) with Z̃ ~ N(Θ, σ²) entry by entry.
 
+With missing entries, limits or weights Z̃ ~ N(Θ, σ²/weight) lies in the interval that is known of the entry, and the two
+steps are: σ² given Θ, then Θ = TSVD_r(Θ + weight·(E[Z̃] − Θ)), which majorizes. The log-likelihood never decreases there
+either. Only then σ may differ between columns: the TSVD is that of the columns divided by σ.
+
 The E-step puts the posterior means of Z̃ into Z, the M-step takes Θ = TSVD_r(Z) and
 σ² = (Σ posterior variances + ‖Z − Θ‖²)/(mn). The log-likelihood of plain EM never decreases (the TSVD need not be
 exact for that: it is never worse than the last Θ). A-EM adds momentum to Z.
 """
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,10 +19,22 @@ from relunmd.algorithm.naive import Naive
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import BlockFunction, Rows, Sums
-from relunmd.engine.linalg.truncated_svd import empty_share, share_of_sweep
+from relunmd.engine.linalg.gram import orthonormal
+from relunmd.engine.linalg.truncated_svd import (
+    Factors,
+    Sweep,
+    empty_share,
+    factors_of,
+    share_of_sweep,
+    starting_basis,
+    sweep_rows,
+)
 from relunmd.engine.matrix import Block
 from relunmd.engine.problem import Problem
 from relunmd.settings import setting
+
+_PRIOR = 10.0
+"""With how many entries of the overall σ² that of a column is shrunk."""
 
 
 def _expect_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha: float, sigma: float) -> Sums:
@@ -33,6 +49,16 @@ def _expect_block(x: Block, rows: Rows, out: Rows, *, H: Array, V: Array, alpha:
     return sums | dict(zip(("squares", "fit", "tail", "variance"), totals.tolist(), strict=True))
 
 
+def _known_block(x: Block, rows: Rows, out: Rows, *, H: Array, sigma: Array, floor: float, alpha: float) -> Sums:
+    totals, spread = np.zeros(3), x.sums((2, x.n_columns))
+    for tile in x.tiles():
+        Z = out.Z[tile.rows]
+        totals += kernels.interval_expect(x.theta(tile, rows.W, H), *tile.scaled, tile.general, floor, Z, sigma, spread)
+        if alpha:
+            kernels.add_difference(Z, rows.Z[tile.rows], rows.Z_before[tile.rows], alpha)
+    return dict(zip(("squares", "likelihood", "measured"), totals.tolist(), strict=True)) | {"spread": spread}
+
+
 @dataclass(frozen=True)
 class EM(Naive):
     """Maximize the likelihood of a Gaussian latent model by expectation-maximization.
@@ -45,6 +71,11 @@ class EM(Naive):
     ----------
     sweeps : int, default=2
         Passes for each TSVD, warm-started from the last.
+    column_noise : bool, default=False
+        Whether σ differs between the columns of X.
+    nonnegative : bool, default=False
+        Whether the latent value of an entry below a positive limit `lower` is known to be at least 0, as that of a
+        concentration is: the entry then lies in [0, lower].
 
     See Also
     --------
@@ -66,21 +97,31 @@ class EM(Naive):
 
     name = "em"
     summary = "Saul's expectation-maximization: a likelihood and a noise level, slow"
-    keeps = {**Naive.keeps, "sigma2": float, "log_likelihood": float, "sigma2_next": float}
+    handles_missing = True
+    keeps = {**Naive.keeps, "sigma2": float, "log_likelihood": float, "sigma2_next": float, "sigmas": "n float64"}
     reports = ("sigma2", "log_likelihood")
     # EM increases the likelihood and may end above the error of the TSVD, unless it begins there.
     default_init = "tsvd"
     _block: ClassVar[BlockFunction] = staticmethod(_expect_block)
+    column_noise: bool = setting(False)
+    nonnegative: bool = setting(False)
 
     def start(self, problem: Problem, W: Array, H: Array) -> State:
-        entries = problem.shape[0] * problem.shape[1]
-        _, sums = problem.run(_deviation_block, mean=problem.facts.total / entries)
-        return self._estimated(problem, W, H, None, _off_zero(problem, sums["squares"] / entries))
+        (m, n), facts = problem.shape, problem.facts
+        if self._general(problem):
+            return self._estimated(problem, W, H, None, _off_zero(problem, facts.squares / (m * n - facts.missing)))
+        _, sums = problem.run(_deviation_block, mean=facts.total / (m * n))
+        return self._estimated(problem, W, H, None, _off_zero(problem, sums["squares"] / (m * n)))
 
     def step(self, problem: Problem, state: State) -> State:
         return self._estimated(problem, state.W_next, state.H_next, state, state.sigma2_next)
 
+    def _general(self, problem: Problem) -> bool:
+        return self.column_noise or problem.matrix.observation is not None
+
     def _estimated(self, problem: Problem, W: Array, H: Array, before: State | None, sigma2: float) -> State:
+        if self._general(problem):
+            return self._known(problem, W, H, before, sigma2)
         (m, n), scale = problem.shape, problem.matrix.scale
         state, Z, sums = self._advance(problem, W, H, before, sigma=math.sqrt(sigma2))
         distance = problem.run(_distance_block, {"W": state.W_next, "Z": Z}, H=state.H_next)[1]["squares"]
@@ -90,7 +131,42 @@ class EM(Naive):
             sigma2=sigma2 / scale / scale,
             log_likelihood=sums["tail"] - sums["fit"] / (2 * sigma2) - normal,
             sigma2_next=_off_zero(problem, (sigma2 * sums["variance"] + distance) / (m * n)),
+            sigmas=np.ones(n),
         )
+
+    def _known(self, problem: Problem, W: Array, H: Array, before: State | None, sigma2: float) -> State:
+        """The same for the general model."""
+        n, scale = problem.shape[1], problem.matrix.scale
+        problem = replace(problem, matrix=problem.matrix.with_observation())
+        sigmas = np.ones(n) if before is None else before.sigmas  # σ of a column is √σ² times this.
+        rows, alpha = {"W": W}, 0.0
+        if before is not None and self.momentum:
+            rows, alpha = {"W": W, "Z": before.Z, "Z_before": before.Z_before}, self.momentum
+        floor = 0.0 if self.nonnegative else -math.inf
+        shared = {"H": H, "sigma": math.sqrt(sigma2) * sigmas[None], "floor": floor, "alpha": alpha}
+        new, sums = problem.run(_known_block, rows, {"Z": n}, **shared)
+        spread, entries = sums["spread"]
+        overall = _off_zero(problem, float(spread.sum() / entries.sum()))
+        if self.column_noise:  # Shrunk to the overall value as if by `_PRIOR` further entries.
+            shrunk = (spread + _PRIOR * overall) / (entries + _PRIOR)
+            sigmas = np.sqrt(np.maximum(shrunk, _off_zero(problem, 0.0)) / overall)
+        V = starting_basis(H / sigmas.astype(H.dtype), problem.shape) if before is None else before.V
+        found = self._weighted_tsvd(problem, new.Z, V, 1 / sigmas)
+        kept: dict[str, Any] = {"W_next": found.W, "H_next": found.H, "V": found.V}
+        if "Z" in self.keeps:
+            kept |= {"Z": new.Z, "Z_before": new.Z if before is None else before.Z}
+        likelihood = sums["likelihood"] + sums["measured"] * math.log(scale)
+        kept |= {"sigma2": sigma2 / scale / scale, "log_likelihood": likelihood, "sigma2_next": overall}
+        return State(W, H, problem.relative(sums["squares"]), sigmas=sigmas, **kept)
+
+    def _weighted_tsvd(self, problem: Problem, Z: Array, V: Array, weights: Array) -> Factors:
+        """The rank-r TSVD of Z with its columns weighted, divided by the weights again; `sweeps` passes."""
+        for _ in range(self.sweeps):
+            sweep = sweep_rows(problem, Z, V * weights[:, None])
+            sweep = Sweep(sweep.Y, sweep.S * weights[:, None], sweep.YY)
+            V = orthonormal(sweep.S)
+        W, H, V = factors_of(problem, sweep, problem.rank)
+        return Factors(W, np.ascontiguousarray(H / weights.astype(H.dtype)), V)
 
     def misfit(self, state: State, problem: Problem) -> str | None:
         found = super().misfit(state, problem)
@@ -108,6 +184,11 @@ class AEM(EM):
     ----------
     sweeps : int, default=2
         Passes for each TSVD, warm-started from the last.
+    column_noise : bool, default=False
+        Whether σ differs between the columns of X.
+    nonnegative : bool, default=False
+        Whether the latent value of an entry below a positive limit `lower` is known to be at least 0, as that of a
+        concentration is: the entry then lies in [0, lower].
     alpha : float, default=0.6
         Momentum in [0, 1), with the default of the authors' driver.
 

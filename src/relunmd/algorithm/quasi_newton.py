@@ -29,10 +29,10 @@ from relunmd.algorithm.quasi_newton_pass import PAIRS, Trial, evaluate, products
 from relunmd.algorithm.state import Array, State
 from relunmd.algorithm.three_block_factored import ThreeBlockFactored
 from relunmd.engine.linalg.canonical import balanced
-from relunmd.engine.linalg.truncated_svd import truncated_svd
 from relunmd.engine.linalg.two_loop import Direction, Products, two_loop
-from relunmd.engine.passes import ERROR, LATENT, sweep_of_x
+from relunmd.engine.passes import ERROR, LATENT
 from relunmd.engine.problem import Problem
+from relunmd.init.spectral import tsvd_of_x
 from relunmd.settings import setting
 
 _SMALLER_LEAK, _LEAST_LEAK = 0.3, 0.05
@@ -81,6 +81,7 @@ class QuasiNewton(Algorithm):
 
     name = "qn"
     summary = "the flagship: quasi-Newton on the error itself; any kind of X, nothing of its size kept"
+    handles_missing = True
     default_init = "shifted"
     # W and H are the last accepted point. Arrays on the side of H are n×r, to be treated like those of W.
     keeps = {
@@ -266,8 +267,7 @@ def _not_behind(problem: Problem, state: State) -> State:
 
 def _truncated(problem: Problem, tol: float) -> tuple[Array, Array, float]:
     """The truncated SVD of X, up to a share of its energy, and its error."""
-    found = truncated_svd(problem, lambda V: sweep_of_x(problem, V), problem.rank, np.random.default_rng(0), tol)
-    W, H = balanced(found.W, found.H)
+    W, H = balanced(*tsvd_of_x(problem, np.random.default_rng(0), tol))
     return W, H, problem.error(W, H)
 
 

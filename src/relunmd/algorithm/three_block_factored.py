@@ -68,6 +68,7 @@ class ThreeBlockFactored(Algorithm):
 
     name = "3b-factored"
     summary = "3B with momentum on the factors: any kind of X, nothing of its size kept"
+    handles_missing = True
     # W and H are the extrapolated factors that the pass evaluated; W_plain, H_plain are the step from there.
     keeps = {
         "W_plain": "mr",

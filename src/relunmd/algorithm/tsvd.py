@@ -28,6 +28,7 @@ class TSVD(Algorithm):
 
     name = "tsvd"
     summary = "the baseline max(0, X_r): one truncated SVD, no iterations"
+    handles_missing = True
     default_init = "random"
 
     def start(self, problem: Problem, W: Array, H: Array) -> State:

@@ -151,7 +151,8 @@ def sweep_of_x(
 ) -> Sweep:
     """A sweep over X + lift·[X > 0] − left·rightᵀ, which is never formed; one pass.
 
-    `left` is m×1, or one number for all rows, and `right` n×1. Every truncated SVD of the data goes through here.
+    `left` is m×1, or one number for all rows, and `right` n×1. Every truncated SVD of a fully known X goes through
+    here.
     """
     level = left if isinstance(left, float) else None
     rows = {} if isinstance(left, float) else {"left": left.astype(problem.dtype)}
@@ -174,4 +175,31 @@ def _sweep_block(x: Block, rows: Rows, out: Rows, *, V: Array, lift: float, leve
         data.add_transposed_times(Y, sums["S"])
         sums["YY"] += Y.T @ Y
         sums["u"] += left.T @ Y
+    return sums
+
+
+def sweep_of_filled_x(problem: Problem, V: Array, means: Array, centered: bool = False) -> Sweep:
+    """A sweep over X with each missing entry replaced by the mean of its column; one pass.
+
+    An entry that is known as an interval is replaced by the point of it nearest to the mean, and the weight of an entry
+    is how far it is from the mean: the result is Z of the latent model at Θ = 1·meansᵀ. `centered` subtracts the means
+    again.
+    """
+    V = np.array(V, problem.dtype, order="C")
+    means = means.reshape(1, -1).astype(problem.dtype)
+    shared = {"V": V, "means": means, "seen": np.zeros((1, V.shape[1]), V.dtype) if centered else means @ V}
+    out, sums = problem.run(_filled_block, None, {"Y": V.shape[1]}, **shared)
+    return Sweep(out.Y, sums["S"] if centered else sums["S"] + means.T @ sums["u"], sums["YY"])
+
+
+def _filled_block(x: Block, rows: Rows, out: Rows, *, V: Array, means: Array, seen: Array) -> Sums:
+    sums = empty_share(x, V) | {"u": x.sums((1, V.shape[1]))}
+    for at in x.strips:
+        ones = np.ones((at.stop - at.start, 1), V.dtype)
+        gap = residual_strip(x, at, ones, means, LATENT, np.zeros((len(ones), 2)))
+        Y = gap.times(V, out.Y[at])
+        Y += seen
+        gap.add_transposed_times(Y, sums["S"])
+        sums["YY"] += Y.T @ Y
+        sums["u"] += Y.sum(axis=0)
     return sums

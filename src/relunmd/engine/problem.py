@@ -10,7 +10,7 @@ import numpy as np
 
 from relunmd.engine import kernels
 from relunmd.engine.executor import BlockFunction, Executor, Output, ReadRows, Rows, Sums, WrittenRows
-from relunmd.engine.matrix import Array, Block, Matrix
+from relunmd.engine.matrix import Array, Block, Matrix, Strip
 from relunmd.io.archive import count
 
 
@@ -22,6 +22,11 @@ class Facts:
     squares: float
     positives: int
     checksum: str = ""
+    missing: int = 0
+    """The number of missing entries. They have no part in the sums; the weights of the others have."""
+    column_means: Array | None = None
+    """The means of the columns, with zeros and entries below a limit as 0; (2, n), the second row with every such
+    entry lowered by the mean positive entry. None if nothing is missing."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,8 @@ class Fingerprint:
     checksum : str
         Of the places and values of all nonzero entries, 16 hexadecimal digits. It does not depend on how X is stored.
         Empty if the file that the fingerprint was read from has none.
+    missing : int
+        Number of missing entries.
     """
 
     shape: tuple[int, int]
@@ -50,6 +57,7 @@ class Fingerprint:
     total: float
     norm: float
     checksum: str = ""
+    missing: int = 0
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Fingerprint":
@@ -59,11 +67,21 @@ class Fingerprint:
         # Files of development versions have the square of the norm, which overflows, and no checksum.
         norm = float(found["norm"]) if "norm" in found else math.sqrt(float(found["squares"]))
         nonzeros, total = count(found["nonzeros"], "nonzeros"), float(found["total"])  # Infinite for a very large X.
-        return cls(shape, str(found["dtype"]), nonzeros, total, norm, str(found.get("checksum", "")))
+        return cls(
+            shape,
+            str(found["dtype"]),
+            nonzeros,
+            total,
+            norm,
+            str(found.get("checksum", "")),
+            count(found.get("missing", 0), "missing"),
+        )
 
     def differences(self, other: "Fingerprint") -> list[str]:
         """The names of the attributes that differ beyond rounding, which depends on how a matrix is stored."""
-        found = [name for name in ("shape", "dtype", "nonzeros") if getattr(self, name) != getattr(other, name)]
+        found = [
+            name for name in ("shape", "dtype", "nonzeros", "missing") if getattr(self, name) != getattr(other, name)
+        ]
         pairs = {"total": (self.total, other.total), "norm": (self.norm, other.norm)}
         found += [name for name, pair in pairs.items() if not math.isclose(*pair, rel_tol=1e-10)]
         known = self.checksum and other.checksum and self.checksum != other.checksum
@@ -93,7 +111,8 @@ class Problem:
         facts, scale = self.facts, np.float64(self.matrix.scale)
         with np.errstate(over="ignore"):  # The sum of very large entries may be infinite.
             total, norm = float(facts.total / scale), self.norm
-        return Fingerprint(self.shape, str(self.matrix.source.dtype), facts.positives, total, norm, facts.checksum)
+        dtype = str(self.matrix.source.dtype)
+        return Fingerprint(self.shape, dtype, facts.positives, total, norm, facts.checksum, facts.missing)
 
     @property
     def norm(self) -> float:
@@ -144,11 +163,14 @@ class Problem:
 
 
 def _squared_error(x: Block, rows: Rows, out: Rows, *, H: Array) -> Sums:
-    squares = 0.0
+    squares, known = 0.0, np.zeros((x.rows.stop - x.rows.start, 2))
     for at in x.strips:
         for tile in x.across(at):
-            squares += kernels.squared_error(x.theta(tile, rows.W, H), *tile.scaled)
-    return {"squares": squares}
+            if x.matrix.observation is None:
+                squares += kernels.squared_error(x.theta(tile, rows.W, H), *tile.scaled)
+            else:
+                Strip(x, tile.n_rows).add_residual(tile, rows.W[at], H, 0.0, known[at])
+    return {"squares": squares + float(known[:, 0].sum())}
 
 
 def _dense_block(x: Block, rows: Rows, out: Rows) -> Sums:

@@ -1,8 +1,7 @@
 """From X as the user has it to a problem: open X, choose the executor, check every entry, find the scale."""
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from scipy import sparse
 from relunmd._util import library_of
 from relunmd.engine import kernels
 from relunmd.engine.distributed import ClusterExecutor, ClusterSource, is_distributed, open_distributed
+from relunmd.engine.entry_checks import known_moments, scan
 from relunmd.engine.executor import Executor, Rows, Sums, ThreadExecutor
 from relunmd.engine.matrix import Block, CsrSource, DenseSource, Matrix, Source, power_of_two_scale, refuse_masked
 from relunmd.engine.matrix.stored import StoredArray, StoredCsr, is_stored_array, is_stored_group
@@ -49,17 +49,6 @@ def check_matrix(X: Any) -> Source:
     except Exception as reason:
         raise InputError(f"X must be a two-dimensional array; got {type(X).__name__}: {reason}") from reason
     return _two_dimensional(A, DenseSource)
-
-
-@contextmanager
-def opened(X: Any) -> Iterator[Source]:
-    """Context manager: the source of X, closed afterwards if it was opened here."""
-    source = check_matrix(X)
-    try:
-        yield source
-    finally:
-        if source is not X:
-            source.close()
 
 
 def _without_frame(X: Any) -> Any:
@@ -113,31 +102,48 @@ def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: Executor,
 
     X may be all zero if `zeros_alone`, as a batch of rows may be.
     """
-    raw = Matrix(X, wide_type(X, dtype))
-    _, sums = executor.run(raw, _scan_block)
-    if sums["not_finite"]:
+    raw = Matrix(X, wide_type(X, dtype), 1.0, X.observation)
+    found = scan(raw, executor)
+    if found.infinite or found.nan:
         place = _first(raw, executor, negative=False)
-        entries = _entries(sums["not_finite"])
-        raise InputError(f"X must be finite{_in_float64(X)}; got NaN or infinity in {entries}, the first at {place}.")
-    if sums["negative"]:
+        entries = _entries(found.infinite + found.nan)
+        hint = " Use missing_values=np.nan if NaN stands for missing values." if found.nan else ""
+        raise InputError(
+            f"X must be finite{_in_float64(X)}; got NaN or infinity in {entries}, the first at {place}.{hint}"
+        )
+    if found.negative:
         place = _first(raw, executor, negative=True)
         raise InputError(
             f"X must be nonnegative: max(0, WH) cannot represent a negative entry; got a negative value in "
-            f"{_entries(sums['negative'])}, the first at {place}. If these are rounding errors, use "
+            f"{_entries(found.negative)}, the first at {place}. If these are rounding errors, use "
             f"{'X.maximum(0)' if X.sparse else 'np.maximum(X, 0)'}."
         )
-    largest = max(sums["largest"])
+    limits, converted, largest = np.finfo(dtype), X.dtype.newbyteorder("=") != dtype, found.largest
     if largest == 0 and not zeros_alone:
-        raise InputError(f"X must have a positive entry{_in_float64(X)}; got zeros, which W = 0, H = 0 fits exactly.")
-    limits, converted = np.finfo(dtype), X.dtype.newbyteorder("=") != dtype
+        raise InputError(
+            f"X must have a positive entry{' that is not missing' if found.missing else ''}{_in_float64(X)}; "
+            "got zeros, which W = 0, H = 0 fits exactly."
+        )
     if converted and largest > 0 and not float(limits.tiny) <= largest <= float(limits.max):
         raise InputError(f"dtype={dtype} cannot hold X, whose largest entry is {largest:.3g}. Use dtype='float64'.")
-    matrix = Matrix(X, dtype, power_of_two_scale(largest, raw.dtype) if largest > 0 else 1.0)
-    checksum = f"{int(sums['checksum'][0]):016x}"
-    _, sums = executor.run(matrix, _moments_block)
+    scale = power_of_two_scale(largest, raw.dtype) if largest > 0 else 1.0
+    known = found.observation
+    matrix = Matrix(X.reduced(() if known is None else known.beside), dtype, scale, known)
+    facts = _facts(matrix, executor, f"{found.checksum:016x}", found.missing)
     X.validated()
-    facts = Facts(sums["total"], sums["squares"], int(sums["positives"]), checksum)
+    if facts.squares == 0 and not zeros_alone:
+        raise InputError("X must have an entry above its limits lower; got none: W = 0, H = 0 fits X exactly.")
     return Problem(matrix, rank, facts, executor)
+
+
+def _facts(matrix: Matrix, executor: Executor, checksum: str, missing: int) -> Facts:
+    if matrix.observation is None:
+        _, sums = executor.run(matrix, _moments_block)
+        means = None
+    else:
+        sums = known_moments(matrix, executor)
+        means = sums["means"]
+    return Facts(sums["total"], sums["squares"], int(sums["positives"]), checksum, missing, means)
 
 
 def _in_float64(X: Source) -> str:
@@ -150,18 +156,6 @@ def _entries(count: int) -> str:
     return "1 entry" if count == 1 else f"{count} entries"
 
 
-def _scan_block(x: Block, rows: Rows, out: Rows) -> Sums:
-    largest, not_finite, negative, checksum = 0.0, 0, 0, np.zeros(1, np.uint64)
-    for at in x.strips:
-        for tile in x.across(at):
-            with np.errstate(over="ignore"):  # Sums modulo 2⁶⁴, where numba is turned off.
-                found = kernels.scan(tile.X, x.rows.start + at.start, tile.columns.start, x.n_columns)
-            largest = max(largest, float(found[0]))
-            not_finite, negative = not_finite + found[1], negative + found[2]
-            checksum += np.uint64(found[3])
-    return {"largest": [largest], "not_finite": not_finite, "negative": negative, "checksum": checksum}
-
-
 def _moments_block(x: Block, rows: Rows, out: Rows) -> Sums:
     totals = np.zeros(3)
     for at in x.strips:
@@ -172,7 +166,7 @@ def _moments_block(x: Block, rows: Rows, out: Rows) -> Sums:
 
 def _first(raw: Matrix, executor: Executor, negative: bool) -> str:
     """Describe the first invalid entry, row by row."""
-    wide = Matrix(raw.source, np.dtype(np.float64))
+    wide = Matrix(raw.source, np.dtype(np.float64), 1.0, raw.observation)
     places = executor.run(wide, _first_block, negative=negative)[1]["places"]
     if not places:
         raise RuntimeError("No invalid entry was found a second time: X changed while it was read.")
@@ -181,9 +175,15 @@ def _first(raw: Matrix, executor: Executor, negative: bool) -> str:
 
 
 def _first_block(x: Block, rows: Rows, out: Rows, *, negative: bool) -> Sums:
+    nan_is_missing = x.matrix.observation is not None and (x.matrix.observation.nan or x.matrix.stored_only)
     for tile in x.tiles():
-        wrong = np.argwhere(tile.X < 0 if negative else ~np.isfinite(tile.X))
-        if len(wrong):
-            i, j = wrong[0].tolist()
+        known = tile.known
+        wrong = tile.X < 0 if negative else ~np.isfinite(tile.X)
+        wrong &= ~(np.isnan(tile.X) & nan_is_missing)
+        if known is not None:
+            for hidden in (known.mask != 0, known.weights == 0):
+                wrong &= ~hidden if len(hidden) else True
+        if wrong.any():
+            i, j = np.argwhere(wrong)[0].tolist()
             return {"places": [(x.rows.start + tile.rows.start + i, j, float(tile.X[i, j]))]}
     return {"places": []}

@@ -15,7 +15,7 @@ rows still left 1.07. Rows are scaled by powers of two, so that nothing depends 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,11 @@ import numpy as np
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums, Wanted
 from relunmd.engine.linalg.gram import right_inverse
-from relunmd.engine.matrix import Array, Block, Tile, power_of_two_scale
+from relunmd.engine.matrix import Array, Block, power_of_two_scale
 from relunmd.engine.matrix.source import read_only
 from relunmd.engine.passes import ERROR, LATENT
 from relunmd.engine.problem import Problem
+from relunmd.engine.row_entries import RowEntries, exponent, row_entries
 
 _LEAKS = (LATENT, 0.3, 0.09, ERROR)
 _ROUGH, _FINE = 1e-4, 1e-5
@@ -41,6 +42,7 @@ _FARTHEST = 1e4
 """Largest ‖wH‖/‖x‖. On very sparse data the error of a row can fall without end as w goes to infinity: W had entries of
 1e9, for a gain of some percent of the error."""
 _MOST_ENTRIES = 2**20
+_LEVEL, _LEAST = 1e-9, 1e-12
 _EXACT = 100.0
 """A row is exact if its relative error is below this number of machine epsilons."""
 
@@ -67,6 +69,7 @@ def fit_rows(
     max_steps: int = 100,
     known: Array | None = None,
     W0: Array | None = None,
+    center: Array | None = None,
 ) -> RowFit:
     """For every row of X the w with the least ‖x − max(0, wH)‖² + penalty·‖w‖² that is found; one pass.
 
@@ -80,8 +83,10 @@ def fit_rows(
     max_steps : maximum number of Newton steps of a row from each initial value and for each leak
     known : what `known_rows` returns for this H
     W0 : array of m rows and r columns, another initial value for each row, in the units of X
+    center : array of length r in the units of X; the penalty is then that of ‖w − center‖², and a row without a known
+        entry gets the center
     """
-    solver = _Solver.of(problem, H, penalty)
+    solver = replace(_Solver.of(problem, H, penalty), center=center)
     shared = {"solver": solver, "max_steps": max_steps, "initial": _InitialValues.of(solver, known)}
     wanted: dict[str, Wanted] = {"W": len(H), "row_errors": (1, np.dtype(np.float64))}
     out, sums = problem.run(_fit_block, None if W0 is None else {"W0": W0}, wanted, **shared)
@@ -147,6 +152,7 @@ class _Solver:
     damping: float
     penalty: float
     exact: float
+    center: Array | None = None
 
     @classmethod
     def of(cls, problem: Problem, H: Array, penalty: float, metric: Array | None = None) -> "_Solver":
@@ -165,34 +171,33 @@ def _unit(H: Array, dtype: np.dtype[Any]) -> float:
     return power_of_two_scale(largest, dtype) if largest > 0 else 1.0
 
 
-def _tiles(x: Block) -> Iterator[Tile]:
-    """The block's tiles of whole rows, cut further where X is so wide that four of them would take much memory."""
-    for rows in x.tile_rows:
-        height = max(8, _MOST_ENTRIES // x.n_columns)
-        for start in range(rows.start, rows.stop, height):
-            yield x.whole(slice(start, min(start + height, rows.stop)))
-
-
 class _Rows:
-    """The rows X·scale of one tile, and the W that Newton's method has reached."""
+    """Some rows of X, and the W that Newton's method has reached; minus the center if there is one."""
 
-    def __init__(self, x: Block, X: Array, scale: float, solver: _Solver, W: Array) -> None:
-        self.W, self._X, self._solver = W, X, solver
+    def __init__(self, x: Block, entries: RowEntries, solver: _Solver, W: Array) -> None:
+        self.W, self._entries, self._solver = W, entries, solver
+        self._center = _center_of(entries, solver)
+        X, scale = entries.X, entries.scale
         self.facts = np.zeros((len(X), kernels.N_FACTS))
-        self._T, self._D = x.scratch_tile("rows_T", len(X)), x.scratch_tile("rows_D", len(X))
+        self._T, self._D = (x.scratch_tile(name, *X.shape) for name in ("rows_T", "rows_D"))
         active = x.scratch.take("rows_active", solver.Ht.shape, np.dtype(np.float64))
         gram = np.empty_like(solver.metric)
-        self._rows = kernels.Rows(self._T, X, scale, W, self.facts)
+        self._rows = kernels.Rows(self._T, X, scale, W, self.facts, entries.known)
         self._newton = kernels.Newton(solver.Ht, solver.metric, solver.damping, solver.penalty, active, gram)
 
     def objective(self, leak: float) -> Array:
         """Evaluate all rows with this leak; returns their F² with the penalty."""
-        np.matmul(self.W.astype(self._T.dtype), self._solver.H, out=self._T)
+        W = self.W if self._center is None else self.W + self._center
+        self._entries.product(W, self._solver.H, self._solver.Ht, self._T)
         kernels.begin_rows(self._rows, leak, self._solver.penalty)
         return self.facts[:, kernels.OBJECTIVE]
 
     def positive(self) -> Array:
-        """Return the number of rows with a positive entry of WH, for each column."""
+        """Return the number of rows with a positive entry of WH, for each column; of known entries if these are few."""
+        columns = self._entries.known.columns
+        if len(columns):
+            seen = (self._T > 0) & (self._entries.known.weights > 0)
+            return np.bincount(columns[seen], minlength=len(self._solver.Ht))
         return np.asarray(np.count_nonzero(self._T > 0, axis=0))
 
     def blind(self) -> Array:
@@ -204,12 +209,12 @@ class _Rows:
     ) -> Array:
         """Newton steps after a call of `objective` with this leak; returns the rows that have not converged."""
         search = kernels.Search(leak, self._solver.penalty, longest, tol, self._solver.exact)
-        live = np.arange(len(self._X)) if live is None else live
+        live = np.arange(len(self.W)) if live is None else live
         for _ in range(max_steps):
             before = self.W[live]
             steps, going = np.empty((len(live), self.W.shape[1])), np.empty(len(live), np.int64)
             kernels.newton_directions(self._rows, live, leak, self._newton, steps)
-            D = np.matmul(steps.astype(self._D.dtype), self._solver.H, out=self._D[: len(live)])
+            D = self._product_of(steps, live)
             kernels.search_rows(self._rows, live, steps, D, search, going)
             if longest == np.inf:  # A single step of limited length needs no bound.
                 self._keep_near(live, before, going)
@@ -218,8 +223,18 @@ class _Rows:
                 break
         return live
 
+    def _product_of(self, steps: Array, live: Array) -> Array:
+        """Return steps·H for some rows."""
+        entries, solver, D = self._entries, self._solver, self._D[: len(live)]
+        if len(entries.known.columns):
+            kernels.known_product(steps, solver.Ht, read_only(entries.known.columns[live]), D)
+            return D
+        return np.matmul(steps.astype(D.dtype), solver.H, out=D)
+
     def _keep_near(self, live: Array, before: Array, going: Array) -> None:
         """Undo the last step of rows that exceed `_FARTHEST`, and stop them."""
+        if self._center is not None:
+            return
         W = self.W[live]
         far = np.sum(W @ self._solver.gram * W, axis=1) > _FARTHEST**2 * self.facts[live, kernels.SQUARES]
         self.W[live[far]], going[far] = before[far], 0
@@ -239,15 +254,39 @@ class _InitialValues:
         single = known_rows(np.vstack([axes, -axes]).astype(solver.H.dtype), solver.H)
         return cls(right_inverse(solver.H, solver.penalty), single, known)
 
-    def make(self, X: Array, solver: _Solver) -> Iterator[tuple[Array, tuple[float, ...]]]:
+    def make(self, entries: RowEntries, solver: _Solver) -> Iterator[tuple[Array, tuple[float, ...]]]:
         """Yield W for each kind of initial value, and the leaks for which Newton's method runs in turn."""
-        yield np.zeros((len(X), len(solver.H))), _LEAKS
+        yield np.zeros((len(entries), len(solver.H))), _LEAKS
+        if not entries.plain:
+            for directions in (self.single, self.known):
+                if directions is not None and len(directions):
+                    yield _known_multiples(entries, directions, solver), (ERROR,)
+            return
+        X = entries.X
         least_squares = np.matmul(X, self.inverse).astype(np.float64)
         for W in (least_squares / 2, least_squares):
             yield W, (ERROR,)
         for directions in (self.single, self.known):
             if directions is not None and len(directions):
                 yield _best_multiples(X, directions, solver), (ERROR,)
+
+
+def _known_multiples(entries: RowEntries, directions: Array, solver: _Solver) -> Array:
+    """Do what `_best_multiples` does, over the entries that are known."""
+    best, W = np.full(len(entries), -1.0), np.zeros((len(entries), len(solver.H)))
+    height = max(16, _MOST_ENTRIES // solver.H.shape[1])
+    for start in range(0, len(directions), height):
+        some = directions[start : start + height]
+        P = np.maximum(some.astype(solver.H.dtype) @ solver.H, 0)
+        products, squares = entries.scores(P)
+        squares += solver.penalty * np.sum(some * some, axis=1)
+        factors = np.divide(products, squares, out=np.zeros_like(products), where=squares > _LEAST * products)
+        found = np.argmax(products * factors, axis=1)
+        rows = np.arange(len(entries))
+        gain = (products * factors)[rows, found]
+        better = gain > best
+        best[better], W[better] = gain[better], (some[found] * factors[rows, found][:, None])[better]
+    return W
 
 
 def _best_multiples(X: Array, directions: Array, solver: _Solver) -> Array:
@@ -270,49 +309,45 @@ def _best_multiples(X: Array, directions: Array, solver: _Solver) -> Array:
     return np.asarray(directions[at] * (onto / weights[at])[:, None])
 
 
-def _normalized(tile: Tile, scale: float) -> tuple[Array, Array, Array]:
-    """The tile's rows, each times the power of two that brings its largest entry into [1, 2).
-
-    Also returns by which powers of two, of the rows as they are and as `scale` has them: W of a row scales with it,
-    and so does everything else.
-    """
-    X = tile.X
-    largest = X.max(axis=1)
-    exponents = np.where(largest > 0, 1 - np.frexp(largest)[1], 0).astype(np.int32)
-    beyond = exponents - _exponent(tile.scale)
-    return read_only(np.ascontiguousarray(np.ldexp(X, exponents[:, None]))), beyond + _exponent(scale), beyond
-
-
-def _exponent(scale: float) -> np.int32:
-    return np.int32(np.frexp(scale)[1] - 1)
-
-
 @np.errstate(over="ignore", under="ignore", invalid="ignore")  # Also in the threads of the workers.
 def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, initial: _InitialValues, max_steps: int) -> Sums:
     limited, positive, total = 0, x.sums((x.n_columns,)), 0.0
-    for tile in _tiles(x):
-        X, of_x, of_scaled = _normalized(tile, x.matrix.scale)
-        W = np.zeros((tile.n_rows, len(solver.H)))
-        best = _Rows(x, X, 1.0, solver, W).objective(ERROR)
-        unfinished = np.zeros(tile.n_rows, bool)
-        values = [*initial.make(X, solver)]
+    for entries in row_entries(x):
+        at, of_x = entries.place, entries.of_x
+        W = np.zeros((len(entries), len(solver.H)))
+        best = _Rows(x, entries, solver, W).objective(ERROR)
+        # Where fewer entries than components are known, many W fit them: keep the first, from the initial value 0.
+        level = 0.0 if entries.plain else _LEVEL * np.maximum(best, 0)
+        unfinished = np.zeros(len(entries), bool)
+        values = [*initial.make(entries, solver)]
         if hasattr(rows, "W0"):
-            given = rows.W0[tile.rows].astype(np.float64)
-            values.append((np.ldexp(given, (of_x - _exponent(solver.unit))[:, None]), (ERROR,)))
-        for W0, leaks in values:
-            objective, left = _descended(_Rows(x, X, 1.0, solver, W0), leaks, max_steps)
-            better = objective < best
+            given = rows.W0[at].astype(np.float64)
+            values.append((np.ldexp(given, (of_x - exponent(solver.unit))[:, None]), (ERROR,)))
+        center = _center_of(entries, solver)
+        for index, (W0, leaks) in enumerate(values):
+            if center is not None and index > 0:  # The first is 0, the center itself.
+                W0 -= center
+            objective, left = _descended(_Rows(x, entries, solver, W0), leaks, max_steps)
+            better = objective < best - level
             best[better], W[better], unfinished[better] = objective[better], W0[better], left[better]
-        result = _Rows(x, X, 1.0, solver, W)
+        result = _Rows(x, entries, solver, W)
         result.objective(ERROR)
         squares = np.maximum(result.facts[:, kernels.OBJECTIVE] - solver.penalty * np.sum(W * W, axis=1), 0)
         norms = result.facts[:, kernels.SQUARES]
-        out.W[tile.rows] = np.ldexp(W, (_exponent(solver.unit) - of_x)[:, None])
-        out.row_errors[tile.rows, 0] = np.sqrt(squares / np.where(norms > 0, norms, 1.0))
-        total += float(np.ldexp(squares, -2 * of_scaled).sum())
+        W = W if center is None else W + center
+        out.W[at] = np.ldexp(W, (exponent(solver.unit) - of_x)[:, None])
+        out.row_errors[at, 0] = np.sqrt(squares / np.where(norms > 0, norms, 1.0))
+        total += float(np.ldexp(squares, -2 * entries.of_scaled).sum())
         positive += result.positive()
         limited += int(unfinished.sum())
     return {"limited": limited, "positive": positive, "squares": total}
+
+
+def _center_of(entries: RowEntries, solver: _Solver) -> Array | None:
+    """The center of the rows, scaled as these are."""
+    if solver.center is None:
+        return None
+    return np.ldexp(solver.center[None], (entries.of_x - exponent(solver.unit))[:, None])
 
 
 def _descended(rows: _Rows, leaks: tuple[float, ...], max_steps: int) -> tuple[Array, Array]:
@@ -325,14 +360,15 @@ def _descended(rows: _Rows, leaks: tuple[float, ...], max_steps: int) -> tuple[A
 
 @np.errstate(over="ignore", invalid="ignore")
 def _improve_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver) -> Sums:
-    for tile in _tiles(x):
-        moving = _Rows(x, tile.X, tile.scale, solver, rows.W[tile.rows].astype(np.float64))
-        moving.facts[:, kernels.WEIGHT] = rows.weights[tile.rows, 0]
+    for entries in row_entries(x, normalized=False):
+        at = entries.place
+        moving = _Rows(x, entries, solver, rows.W[at].astype(np.float64))
+        moving.facts[:, kernels.WEIGHT] = rows.weights[at, 0]
         moving.objective(ERROR)
         blind = moving.blind()
         moving.descend(ERROR, tol=1.0, max_steps=1, longest=1.0, live=np.flatnonzero(~blind))
         if blind.any():
             moving.objective(LATENT)
             moving.descend(LATENT, tol=1.0, max_steps=1, longest=1.0, live=np.flatnonzero(blind))
-        out.W[tile.rows] = moving.W
+        out.W[at] = moving.W
     return {}

@@ -27,6 +27,8 @@ class Init(ABC):
         One line that describes it.
     dense_arrays : int
         The number of m×n arrays that it holds besides X.
+    handles_missing : bool
+        Whether it supports missing, limited and weighted entries.
 
     Examples
     --------
@@ -44,6 +46,7 @@ class Init(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     dense_arrays: ClassVar[int] = 0
+    handles_missing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -81,6 +84,12 @@ class Init(ABC):
 
 def best_multiple(problem: Problem, W: Array, H: Array) -> tuple[Array, Array]:
     """Return the factors of α·WH with α = ⟨X, max(0, WH)⟩ / ‖max(0, WH)‖², the best multiple; one pass."""
+    if problem.matrix.observation is not None:
+        # Up to limits, the squared error is a parabola in α, which the errors at 0, 1 and 2 determine.
+        once, twice = (problem.error(W, H * H.dtype.type(factor)) ** 2 for factor in (1, 2))
+        squares = (twice - 2 * once + 1) / 2
+        cross = (squares + 1 - once) / 2
+        return W, H * H.dtype.type(cross / squares if min(cross, squares) > 0 else 1.0)
     _, sums = problem.run(_cross_block, {"W": W}, H=H)
     if sums["cross"] <= 0:  # WH ≤ 0 wherever X > 0: no multiple helps, so use the norm of X.
         norm = np.sqrt(np.sum(problem.gram(W) * (H @ H.T), dtype=np.float64))

@@ -56,6 +56,7 @@ class NuclearInit(Init):
     steps: int = setting(3, ge=0)
     name = "nuclear"
     summary = "the paper's: subgradient steps on the nuclear norm; expensive for large X"
+    handles_missing = False
     dense_arrays = 9
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:

@@ -12,7 +12,7 @@ import numpy as np
 from relunmd.engine.executor import Rows, Sums
 from relunmd.engine.linalg.truncated_svd import truncated_svd
 from relunmd.engine.matrix import Array, Block
-from relunmd.engine.passes import sweep_of_x
+from relunmd.engine.passes import sweep_of_filled_x, sweep_of_x
 from relunmd.engine.problem import Problem
 from relunmd.init.initialization import Init, best_multiple
 from relunmd.settings import setting
@@ -24,8 +24,15 @@ _ENOUGH = 0.1
 _DEAD = 0.999
 
 
-def _tsvd(problem: Problem, random: np.random.Generator, tol: float = 1e-9, **shift: Any) -> tuple[Array, Array]:
-    """Return the factors of the TSVD of X + lift·[X > 0] − left·rightᵀ."""
+def tsvd_of_x(problem: Problem, random: np.random.Generator, tol: float = 1e-9, **shift: Any) -> tuple[Array, Array]:
+    """Return the factors of the TSVD of X + lift·[X > 0] − left·rightᵀ; of a filled X if entries are missing."""
+    means = problem.facts.column_means
+    if means is not None:
+        row, centered = (1 if shift.get("lift") else 0), "right" in shift and not shift.get("lift")
+        found = truncated_svd(
+            problem, lambda V: sweep_of_filled_x(problem, V, means[row], centered), problem.rank, random, tol
+        )
+        return found.W, found.H
     found = truncated_svd(problem, lambda V: sweep_of_x(problem, V, **shift), problem.rank, random, tol)
     return found.W, found.H
 
@@ -47,7 +54,7 @@ class TSVDInit(Init):
     summary = "the rank-r TSVD of X"
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
-        return _tsvd(problem, random)
+        return tsvd_of_x(problem, random)
 
 
 @dataclass(frozen=True)
@@ -71,11 +78,13 @@ class MeanCorrectedInit(Init):
     summary = "TSVD of X minus its product of means; best if about half of X is zero"
 
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
+        if problem.facts.column_means is not None:
+            return best_multiple(problem, *tsvd_of_x(problem, random, _ENOUGH, right=None))
         n = problem.shape[1]
         rows, sums = problem.run(_means_block, out={"total": 1})
         left = rows.total / n
         right = sums["total"][:, None] / problem.facts.total * n
-        W, H = _tsvd(problem, random, _ENOUGH, left=left, right=right)
+        W, H = tsvd_of_x(problem, random, _ENOUGH, left=left, right=right)
         if np.linalg.norm(H) <= np.sqrt(np.finfo(problem.dtype).eps * problem.facts.squares):
             log.info("X is the product of its means: init='mean-corrected' uses init='tsvd'")
             return TSVDInit().make(problem, random)
@@ -126,7 +135,7 @@ class ShiftedInit(Init):
     def make(self, problem: Problem, random: np.random.Generator) -> tuple[Array, Array]:
         depth = self.c * (problem.facts.total / problem.facts.positives)
         right = np.ones((problem.shape[1], 1))
-        return _tsvd(problem, random, _ENOUGH, lift=depth, left=depth, right=right)
+        return tsvd_of_x(problem, random, _ENOUGH, lift=depth, left=depth, right=right)
 
 
 @dataclass(frozen=True)

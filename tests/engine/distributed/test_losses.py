@@ -15,7 +15,7 @@ import relunmd
 from relunmd import Status
 from relunmd.engine.distributed import cluster_executor, refusals, worker_tasks
 from relunmd.engine.matrix import RowLayout
-from relunmd.engine.problem_setup import opened
+from relunmd.engine.observed import opened
 from relunmd.errors import ClusterError, FileError, InputError
 from tests.conftest import synthetic
 

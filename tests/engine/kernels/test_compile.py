@@ -34,7 +34,22 @@ def test_every_kernel_has_exactly_one_signature_a_float_type():
                 relunmd.decompose(X, 3, algorithm, init, max_iter=2)
                 d = relunmd.decompose(sparse.csr_array(X), 3, algorithm, init, max_iter=2)
         relunmd.fit_rows(X, d.H, penalty=1, candidates=d.W)
-    takes_data_as_it_is = {kernels.residual, kernels.scatter, kernels.gather}
+        holes, weights = np.where(random.random(X.shape) < 0.2, np.nan, X).astype(dtype), random.random(X.shape)
+        known = {"missing_values": np.nan, "mask": weights > 0.9, "weights": weights, "lower": 0.1, "upper": 2.0}
+        for algorithm in ("em", "qn"):
+            relunmd.decompose(holes, 3, algorithm, max_iter=8, **known)
+            relunmd.decompose(sparse.csr_array(X), 3, algorithm, max_iter=8, missing_values="unstored")
+        relunmd.fit_rows(holes, d.H, candidates=d.W, **known)
+        relunmd.fit_rows(sparse.csr_array(X), d.H, candidates=d.W, missing_values="unstored")
+        relunmd.LowRankImputer(2, lower=0.1).fit_transform(holes)
+    takes_data_as_it_is = {
+        kernels.residual,
+        kernels.interval_residual,
+        kernels.scatter,
+        kernels.gather,
+        kernels.stored_residual,
+        kernels.stored_bounds,
+    }
     for compiled in _compile._REGISTERED:
         declared = [_compile._signatures(compiled, np.dtype(dtype)) for dtype in (np.float32, np.float64)]
         assert set(compiled.signatures) == {signature for some in declared for signature in some}

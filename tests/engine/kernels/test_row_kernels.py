@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from relunmd.engine import kernels
+from relunmd.engine.row_entries import no_intervals
 
 SHAPES = [(1, 1, 1), (3, 5, 2), (6, 300, 4), (4, 9, 9), (5, 700, 16)]
 CASES = [(shape, dtype, leak) for shape in SHAPES for dtype in (np.float32, np.float64) for leak in (1.0, 0.3, 0.0)]
@@ -30,7 +31,7 @@ def slopes(x, theta, leak):
 
 def begun(X, W, T, scale, leak, penalty):
     facts = np.zeros((len(X), kernels.N_FACTS))
-    kernels.begin_rows(kernels.Rows(T, X, scale, W, facts), leak, penalty)
+    kernels.begin_rows(kernels.Rows(T, X, scale, W, facts, no_intervals(X.dtype)), leak, penalty)
     return facts
 
 
@@ -38,7 +39,7 @@ def directions(X, W, Ht, T, scale, live, leak, metric, damping, penalty, facts):
     n, r = Ht.shape
     steps = np.empty((len(live), r))
     newton = kernels.Newton(Ht, metric, damping, penalty, np.empty((n, r)), np.empty((r, r)))
-    kernels.newton_directions(kernels.Rows(T, X, scale, W, facts), live, leak, newton, steps)
+    kernels.newton_directions(kernels.Rows(T, X, scale, W, facts, no_intervals(X.dtype)), live, leak, newton, steps)
     return steps
 
 
@@ -73,7 +74,7 @@ def test_searches_go_downhill_and_know_where_they_are(shape, dtype, leak, longes
     steps = directions(X, W, Ht, T, 1.0, live, leak, np.zeros((r, r)), 1e-8, penalty, facts)
     D, going = (steps @ H).astype(dtype), np.empty(len(live), np.int64)
     search = kernels.Search(leak, penalty, longest, 1e-3, 1e-20)
-    kernels.search_rows(kernels.Rows(T, X, 1.0, W, facts), live, steps, D, search, going)
+    kernels.search_rows(kernels.Rows(T, X, 1.0, W, facts, no_intervals(X.dtype)), live, steps, D, search, going)
     for k, i in enumerate(live):
         now, x = facts[i, kernels.OBJECTIVE], X[i].astype(np.float64)
         assert now <= before[i, kernels.OBJECTIVE]
@@ -109,6 +110,8 @@ def test_an_exact_row_has_converged_and_a_blind_one_stays():
         steps = directions(X, W, Ht, T, 1.0, live, 0.0, np.zeros((1, 1)), 1e-12, 0.0, facts)
         going = np.empty(2, np.int64)
         search = kernels.Search(0.0, 0.0, np.inf, 1e-5, 1e-20)
-        kernels.search_rows(kernels.Rows(T, X, 1.0, W, facts), live, steps, steps @ H, search, going)
+        kernels.search_rows(
+            kernels.Rows(T, X, 1.0, W, facts, no_intervals(X.dtype)), live, steps, steps @ H, search, going
+        )
     assert going.tolist() == [0, 0]
     np.testing.assert_allclose(W.ravel(), [1.0, 0.0], atol=1e-9)

@@ -242,11 +242,11 @@ def test_stored_text_and_stored_cubes_are_refused(tmp_path):
 
 def test_scratch_that_was_written_to_is_zero_again():
     scratch, dtype = Scratch(), np.dtype(float)
-    first = scratch.zeros("Z", (4, 5), dtype)
+    first = scratch.filled("Z", (4, 5), dtype, 0)
     first[1, 2] = first[3, 4] = 7
     scratch.written("Z", dtype, np.array([7, 19]))
     for shape in ((4, 5), (2, 3), (6, 6), (4, 5)):
-        assert not scratch.zeros("Z", shape, dtype).any()
+        assert not scratch.filled("Z", shape, dtype, 0).any()
 
 
 def test_dense_source_is_not_in_memory_when_mapped(tmp_path):

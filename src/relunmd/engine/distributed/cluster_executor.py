@@ -106,7 +106,7 @@ class ClusterExecutor(Executor):
         specs = {name: array.spec for name, array in made.items()}
         drop = [self._dropped.pop() for _ in range(len(self._dropped))]  # Others may be appended at any time.
         versions = self._generation, self.source.epoch
-        order = PassOrder(function, matrix.dtype, matrix.scale, numbers, specs, drop, *versions)
+        order = PassOrder(function, matrix.dtype, matrix.scale, matrix.observation, numbers, specs, drop, *versions)
         while True:
             try:
                 sums = self._run_pass(order, shared)

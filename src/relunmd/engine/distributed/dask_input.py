@@ -2,12 +2,16 @@
 
 import logging
 import math
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
+from scipy import sparse
 
 from relunmd._util import library_of
 from relunmd.engine.blas_threads import usable_cores
 from relunmd.engine.distributed.cluster_source import ClusterSource
-from relunmd.engine.distributed.parts import ComputedPart, dask_module
+from relunmd.engine.distributed.parts import ComputedPart, bundled, dask_module
 from relunmd.engine.distributed.worker_tasks import check_client
 from relunmd.errors import InputError
 
@@ -48,7 +52,9 @@ def current_client() -> Any:
         return _OWN_CLIENTS[-1]
 
 
-def open_distributed(X: Any, client: Any = None) -> ClusterSource:
+def open_distributed(
+    X: Any, client: Any = None, beside: Mapping[str, Any] | None = None, stored_only: bool = False
+) -> ClusterSource:
     """Return X as a source whose rows are on the workers of a cluster.
 
     Parameters
@@ -56,6 +62,10 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
     X : dask.array.Array, or list of dask.delayed values or futures
     client : distributed.Client, optional
         By default the client that computed X, or the active one.
+    beside : mapping of str to matrices of the shape of X
+        What is read beside X: like X on Dask, or in memory if X is a Dask array. They get the chunks of X.
+    stored_only : bool
+        Whether entries that a sparse X does not store are missing.
 
     Returns
     -------
@@ -93,6 +103,10 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
         if not any(map(math.isnan, X.chunks[0])):
             declared = [height for height in X.chunks[0] if height]
             parts = [part for part, height in zip(parts, X.chunks[0], strict=True) if height]
+    if beside or stored_only:
+        pieces = [_pieces(name, matrix, declared, len(parts)) for name, matrix in (beside or {}).items()]
+        bundle = dask_module("dask").delayed(bundled)
+        parts = [bundle(X, list(beside or {}), stored_only, *some) for X, *some in zip(parts, *pieces, strict=True)]
     futures = {index: client.compute(part) for index, part in enumerate(parts) if _has_futures(part)}
     optimize = dask_module("dask").optimize  # Reduces a graph for all of X to what one part needs.
     loaders = [None if i in futures else ComputedPart(optimize(part)[0]) for i, part in enumerate(parts)]
@@ -101,6 +115,25 @@ def open_distributed(X: Any, client: Any = None) -> ClusterSource:
         source.close()
         raise InputError(f"The chunks of X must have the sizes X declares, {X.shape} in total; got {source.shape}.")
     return source
+
+
+def _pieces(name: str, matrix: Any, heights: list[int] | None, count: int) -> list[Any]:
+    """Return a matrix beside X in as many parts as X has."""
+    if isinstance(matrix, list | tuple) and is_distributed(matrix):
+        if len(matrix) != count:
+            raise InputError(f"{name} must have as many parts as X, {count}; got {len(matrix)}.")
+        return list(matrix)
+    if heights is None:
+        raise InputError(f"{name} must be a list of {count} parts, as X is; got {type(matrix).__name__}.")
+    if is_distributed(matrix):
+        if matrix.ndim != 2 or matrix.shape[0] != sum(heights):
+            raise InputError(f"{name} must have the shape of X, with {sum(heights)} rows; got {matrix.shape}.")
+        return list(matrix.rechunk((tuple(heights), -1)).to_delayed()[:, 0])
+    if not hasattr(matrix, "shape") or matrix.shape[0] != sum(heights):
+        raise InputError(f"{name} must have the shape of X, with {sum(heights)} rows; got {np.shape(matrix)}.")
+    rows = matrix.tocsr() if sparse.issparse(matrix) else matrix
+    ends = np.cumsum(heights)
+    return [rows[end - height : end] for height, end in zip(heights, ends.tolist(), strict=True)]
 
 
 def _has_futures(part: Any) -> bool:

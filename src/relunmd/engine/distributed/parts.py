@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from relunmd._util import need
-from relunmd.engine.matrix import CsrSource, DenseSource
+from relunmd.engine.matrix import BundledRows, CsrSource, DenseSource
 from relunmd.engine.matrix.source import InMemory, refuse_masked
 from relunmd.errors import FileError, InputError
 
@@ -62,8 +62,31 @@ def changed_error(part: int) -> FileError:
     return FileError(f"X changed during the run: part {part} has other entries than when it was validated.")
 
 
-def in_memory(part: Any) -> InMemory:
+@dataclass(frozen=True)
+class BundledPart:
+    """A part of X with the same rows of the matrices beside it, by name."""
+
+    X: Any
+    beside: dict[str, Any]
+    stored_only: bool
+
+
+def bundled(X: Any, names: list[str], stored_only: bool, *beside: Any) -> BundledPart:
+    """Return a bundle, within the task that has computed its members."""
+    return BundledPart(X, dict(zip(names, beside, strict=True)), stored_only)
+
+
+def in_memory(part: Any, stored_only: bool = False) -> InMemory:
     """Return the rows of a part as a source of tiles; raise InputError if it is not a matrix of real numbers."""
+    if isinstance(part, BundledPart):
+        rows = in_memory(part.X, part.stored_only)
+        beside = {name: (in_memory(piece, part.stored_only), 0) for name, piece in part.beside.items()}
+        wrong = {name: piece.shape for name, (piece, _) in beside.items() if piece.shape != rows.shape}
+        for name, shape in wrong.items():
+            raise InputError(f"{name} must have the same rows as X in every part; got {shape} beside {rows.shape}.")
+        if part.stored_only and not rows.sparse:
+            raise InputError(f"missing_values='unstored' needs a sparse X; got a part of type {type(part.X).__name__}.")
+        return BundledRows(rows, 0, beside)
     if not sparse.issparse(part):
         refuse_masked(part)
         part = np.asarray(part)
@@ -72,13 +95,15 @@ def in_memory(part: Any) -> InMemory:
     if np.dtype(part.dtype).kind not in "biuf":
         raise InputError(f"X must contain real numbers; got a part of dtype {part.dtype}.")
     try:
-        return CsrSource(part) if sparse.issparse(part) else DenseSource(part)
+        return CsrSource(part, stored_only) if sparse.issparse(part) else DenseSource(part)
     except ValueError as reason:
         raise InputError(f"X must be a consistent sparse matrix. SciPy reports for a part: {reason}.") from reason
 
 
 def part_bytes(rows: InMemory) -> int:
     """Return the memory that a part takes."""
+    if isinstance(rows, BundledRows):
+        return part_bytes(rows.X) + sum(part_bytes(piece) for piece, _ in rows.beside.values())
     if not isinstance(rows, CsrSource):
         return int(rows.read(slice(0, rows.shape[0])).nbytes)
     return int(rows.csr.data.nbytes + rows.csr.indices.nbytes + rows.csr.indptr.nbytes)

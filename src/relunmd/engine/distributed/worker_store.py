@@ -23,7 +23,7 @@ from relunmd.engine.distributed.refusals import WorkersLostError, refusing
 from relunmd.engine.distributed.row_files import read_part, write_part
 from relunmd.engine.distributed.shared_arrays import unfold_transposes
 from relunmd.engine.executor import BlockFunction, Sums, Team, grouped
-from relunmd.engine.matrix import Matrix, RowLayout, Scratch, Source
+from relunmd.engine.matrix import Matrix, Observation, RowLayout, Scratch, Source
 from relunmd.engine.matrix.read_check import row_sums
 from relunmd.engine.matrix.source import InMemory, Slab
 from relunmd.engine.tree_sum import Tree
@@ -62,6 +62,7 @@ class PassOrder:
     function: BlockFunction
     dtype: np.dtype[Any]
     scale: float
+    observation: Observation | None
     rows: Mapping[str, int]
     out: Mapping[str, RowSpec]
     drop: Sequence[int]
@@ -92,7 +93,6 @@ class WorkerStore(Source):
         self.team = Team(n_threads)
         self._checksums: dict[int, int] = {}
         self._epoch = 0
-        self._matrices: dict[tuple[np.dtype[Any], float], Matrix] = {}
         self._blocks: dict[int, list[int]] = {}
         """The blocks of each part of X, here or elsewhere."""
 
@@ -128,7 +128,7 @@ class WorkerStore(Source):
     def describe(self, shape: tuple[int, int], dtype: Any, starts: tuple[int, ...], warm: Iterable[Any]) -> None:
         """Set the shape, the dtype and the parts of the whole X, and compile the kernels for some float types."""
         self.shape, self.dtype, self.starts = shape, dtype, starts
-        self._matrices, self._blocks = {}, {}
+        self._blocks = {}
         for block, cut in enumerate(RowLayout(*shape, starts=starts).blocks):
             self._blocks.setdefault(self._part_at(cut.start), []).append(block)
         for float_type in warm:
@@ -171,7 +171,7 @@ class WorkerStore(Source):
         self.kept = {generation: kept for generation, kept in self.kept.items() if generation >= order.kept}
         self._allocate(order.out.values(), parts)
         shared = unfold_transposes(folded)
-        matrix = self._matrices.setdefault((order.dtype, order.scale), Matrix(self, order.dtype, order.scale))
+        matrix = Matrix(self, order.dtype, order.scale, order.observation)
         tree = Tree(sum(map(len, self._blocks.values())), self.team.sums.give_back)
         # Any thread takes a block of a part that is held. Another part is loaded by one thread for all its blocks.
         jobs = [(part, [block]) for part in parts if part in self.held for block in self._blocks[part]]

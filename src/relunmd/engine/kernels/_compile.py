@@ -50,6 +50,8 @@ DataTile = Annotated[Array, _Kind("float", readonly=True)]
 """A tile of X."""
 DataOrBytes = Annotated[Array, _Kind("float or bytes", readonly=True)]
 """A tile of X, or of images as bytes, which are converted entry by entry."""
+BytesTile = Annotated[Array, _Kind(types.uint8, readonly=True)]
+"""A tile of a mask."""
 Tile = Annotated[Array, _Kind("float")]
 Sums = Annotated[Array, _Kind(types.float64)]
 Float32Tile = Annotated[Array, _Kind(types.float32)]
@@ -61,6 +63,8 @@ DataColumns = Annotated[Array, _Kind("int32 or int64", 1, readonly=True)]
 Values = Annotated[Array, _Kind("float", 1)]
 Columns = Annotated[Array, _Kind(types.int32, 1)]
 Indices = Annotated[Array, _Kind(types.int64, 1)]
+Places = Annotated[Array, _Kind(types.int64, readonly=True)]
+"""Column indices of the entries of a tile."""
 
 
 class CsrRows(NamedTuple):

@@ -23,32 +23,34 @@ def _mixed(z: np.uint64) -> np.uint64:
 
 
 @kernel
-def scan(X: DataTile, row: int, column: int, n_columns: int) -> tuple[float, int, int, int]:
-    """Return the largest finite entry, the numbers of not finite and of negative entries, and a checksum.
+def scan(X: DataTile, row: int, column: int, n_columns: int) -> tuple[float, int, int, int, int]:
+    """Return the largest finite entry, the numbers of infinite and of negative entries, a checksum, the number of NaN.
 
     The tile begins at (row, column) of a matrix with n_columns columns. The checksum is the sum modulo 2⁶⁴ of a hash of
     the position and the value of each nonzero entry: it does not depend on the storage or on the tiles.
     """
     largest, checksum = 0.0, np.uint64(0)
-    not_finite = negative = 0
+    infinite = negative = missing = 0
     values = np.empty(X.shape[1], np.float64)
     bits = values.view(np.uint64)
     for i in range(X.shape[0]):
         place = np.uint64(row + i) * np.uint64(n_columns) + np.uint64(column)
         for j in range(X.shape[1]):
-            values[j] = X[i, j]
+            values[j] = X[i, j] if X[i, j] == X[i, j] else np.nan  # One NaN, whatever its bits.
         for j in range(X.shape[1]):
             x = values[j]
             if x != 0:
                 key = _mixed((place + np.uint64(j)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1))
                 checksum += _mixed(key ^ bits[j])
-            if not math.isfinite(x):
-                not_finite += 1
+            if x != x:
+                missing += 1
+            elif not math.isfinite(x):
+                infinite += 1
             elif x < 0:
                 negative += 1
             elif x > largest:
                 largest = x
-    return largest, not_finite, negative, checksum  # type: ignore[return-value]
+    return largest, infinite, negative, checksum, missing  # type: ignore[return-value]
 
 
 @kernel

@@ -20,18 +20,22 @@ class CsrSource(InMemory):
     """A SciPy sparse matrix or array of any format, converted to CSR.
 
     A CSR matrix without duplicates, explicit zeros and unsorted indices is used as it is; otherwise the nonzeros are
-    copied. Raises ValueError if indices point outside the matrix.
+    copied. Raises ValueError if indices point outside the matrix. With `stored_only`, entries that are not stored are
+    missing: they are NaN in tiles, and explicit zeros are kept.
     """
 
     sparse = True
 
-    def __init__(self, X: Any) -> None:
+    def __init__(self, X: Any, stored_only: bool = False) -> None:
+        self.stored_only = stored_only
         # The files are stamped before their content is checked.
         stamps = FileStamp.of(*(getattr(X, name, None) for name in ("data", "indices", "indptr")))
         A = _checked_csr(X)
-        if not A.has_canonical_format or np.count_nonzero(A.data) < len(A.data):
+        zeros = not stored_only and np.count_nonzero(A.data) < len(A.data)
+        if not A.has_canonical_format or zeros:
             A = A.copy()
             A.sum_duplicates()
+        if zeros:
             A.eliminate_zeros()
         self.shape = A.shape[0], A.shape[1]
         self.dtype = A.dtype
@@ -45,7 +49,7 @@ class CsrSource(InMemory):
         self._verify()
         return self.csr[rows]
 
-    def _rows(self, rows: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch) -> tuple[CsrRows, float]:
+    def stored(self, rows: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch) -> tuple[CsrRows, float]:
         """Return some rows, and the factor by which they must still be multiplied.
 
         The last rows are kept in `scratch`, since the tiles of a strip are requested one after the other.
@@ -63,17 +67,18 @@ class CsrSource(InMemory):
         return found
 
     def tile(self, rows: slice, columns: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch) -> TileData:
-        csr, scale = self._rows(rows, dtype, scale, scratch)
-        X = scratch.zeros("scattered", (rows.stop - rows.start, columns.stop - columns.start), dtype)
+        csr, scale = self.stored(rows, dtype, scale, scratch)
+        name, value = ("observed", np.nan) if self.stored_only else ("scattered", 0.0)
+        X = scratch.filled(name, (rows.stop - rows.start, columns.stop - columns.start), dtype, value)
         places = scratch.take(f"places {dtype}", (len(csr.values),), np.dtype(np.int64))
         count = kernels.scatter(csr, columns.start, X, places)
-        scratch.written("scattered", dtype, places[:count])
+        scratch.written(name, dtype, places[:count])
         return TileData(read_only(X), 0, scale)
 
     def nonzeros(
         self, rows: slice, columns: slice, dtype: np.dtype[Any], scale: float, most: int, lift: float, scratch: Scratch
     ) -> Nonzeros | None:
-        csr, scale = self._rows(rows, dtype, scale, scratch)
+        csr, scale = self.stored(rows, dtype, scale, scratch)
         room = min(most, len(csr.values))
         out = Nonzeros(np.empty(room, dtype), np.empty(room, np.int32), np.empty(len(csr.starts), np.int64))
         count = kernels.gather(csr, columns.start, columns.stop - columns.start, most, scale, lift, out)

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from relunmd.engine.kernels import Nonzeros
+from relunmd.engine import kernels
+from relunmd.engine.kernels import Known, Nonzeros, StoredRows
 from relunmd.engine.matrix.layout import RowLayout, cached
+from relunmd.engine.matrix.observation import Observation
 from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Source, TileData, read_only
 
@@ -35,6 +37,8 @@ class Matrix:
     source: Source
     dtype: np.dtype[Any]
     scale: float = 1.0
+    observation: Observation | None = None
+    """What is known of the entries beside their values; None if nothing is."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -43,6 +47,34 @@ class Matrix:
     @cached
     def layout(self) -> RowLayout:
         return RowLayout(*self.shape, self.source.chunk_rows, self.source.starts)
+
+    @cached
+    def limits(self) -> tuple[Array, Array]:
+        """The lower and the upper limits of the columns, scaled; 1×n."""
+        known = self._known
+        return read_only((known.lower * self.scale).astype(self.dtype)), read_only(
+            (known.upper * self.scale).astype(self.dtype)
+        )
+
+    @property
+    def _known(self) -> Observation:
+        if self.observation is None:
+            raise RuntimeError("Nothing is known of the entries beside their values.")
+        return self.observation
+
+    def with_observation(self) -> "Matrix":
+        """Return a matrix whose tiles have `known`, also if there is nothing beside the values."""
+        return self if self.observation is not None else replace(self, observation=Observation.none(self.shape[1]))
+
+    @property
+    def stored_only(self) -> bool:
+        """Whether entries that X does not store are missing."""
+        return self.observation is not None and self.observation.stored_only
+
+    def factor(self, name: str) -> float:
+        """Return by what a matrix beside X is multiplied."""
+        factors = {"mask": 1.0, "weights": 1 / self._known.largest_weight}
+        return factors.get(name, self.scale)
 
     def block(self, index: int, scratch: Scratch) -> "Block":
         return Block(self, self.layout.blocks[index], scratch)
@@ -111,6 +143,49 @@ class Tile:
         """X and its scale, as most kernels take them: ``kernels.project(T, *tile.scaled, Z)``."""
         return self.X, self.scale
 
+    @property
+    def known(self) -> Known | None:
+        """What is known of the entries beside their values; None if nothing is."""
+        observation = self.matrix.observation
+        if observation is None:
+            return None
+        lower, upper = (
+            limits[rows, self.columns] for limits, rows in zip(self.matrix.limits, observation.limited, strict=True)
+        )
+        none = np.empty((0, 0), self.matrix.dtype)
+        found = {"lower": lower, "upper": upper, "mask": none.astype(np.uint8), "weights": none}
+        found |= {name: self._beside(name) for name in observation.beside}
+        return Known(**{name: read_only(array) for name, array in found.items()})
+
+    @property
+    def general(self) -> Known:
+        """The same where there is something."""
+        known = self.known
+        if known is None:
+            raise RuntimeError("Nothing is known of the entries beside their values.")
+        return known
+
+    def _beside(self, name: str) -> Array:
+        matrix = self.matrix
+        return self.part.tile_beside(name, self.place, self.columns, matrix.dtype, matrix.factor(name), self.scratch)
+
+    def bounds(self) -> tuple[Array, Array, Array]:
+        """Return the ends of the interval of each entry, and its weight, 0 if it is missing; in scratch memory."""
+        known = self.general
+        lo, hi, w = (self.scratch.take(name, self.X.shape, self.matrix.dtype) for name in ("lo", "hi", "weight"))
+        kernels.tile_bounds(*self.scaled, known, lo, hi, w)
+        return lo, hi, w
+
+    def stored(self) -> StoredRows:
+        """Return the rows of the tile in an X of which only stored entries are known."""
+        matrix = self.matrix
+        csr, scale = self.part.stored(self.place, matrix.dtype, matrix.scale, self.scratch)
+        weights = csr.values[:0]
+        if "weights" in matrix._known.beside:
+            arguments = self.place, matrix.dtype, matrix.factor("weights"), self.scratch
+            weights = self.part.stored_beside("weights", *arguments)
+        return StoredRows(csr, weights, *matrix.limits, scale)
+
     def nonzeros(self, most: int, lift: float) -> Nonzeros | None:
         """Return the positive entries of X·scale + lift·[X > 0] if X is sparse and has at most `most` of them."""
         matrix = self.matrix
@@ -149,7 +224,8 @@ class Block:
 
     def across(self, rows: slice) -> Iterator[Tile]:
         """Yield the tiles of one of `strips`, from left to right."""
-        for columns in self.matrix.layout.columns:
+        whole = [slice(0, self.n_columns)]
+        for columns in whole if self.matrix.stored_only else self.matrix.layout.columns:
             yield self._tile(rows, columns)
 
     def _tile(self, rows: slice, columns: slice) -> Tile:

@@ -54,30 +54,42 @@ class Scratch:
         self.sums = SumsPool() if sums is None else sums
         self._memory: dict[tuple[str, np.dtype[Any]], Array] = {}
         self._written: dict[tuple[str, np.dtype[Any]], Array] = {}
+        self._beside: dict[str, Scratch] = {}
+        self._transposed: tuple[Array, Array] | None = None
         self.rows: tuple[Any, Any] | None = None
         """The last request for rows of a sparse matrix, and the result."""
         self.kept: object = None
         """The rows that a source read last, a `Slab`."""
 
-    def take(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def beside(self, name: str) -> "Scratch":
+        """Return the scratch memory for a matrix that is read beside X."""
+        return self._beside.setdefault(name, Scratch(self.sums))
+
+    def transposed(self, H: Array) -> Array:
+        """Return Hᵀ in C order; the last one is kept, since all strips of a pass need it."""
+        if self._transposed is None or self._transposed[0] is not H:
+            self._transposed = H, np.ascontiguousarray(H.T)
+        return self._transposed[1]
+
+    def take(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], value: float = 0) -> Array:
         """Return an uninitialized C-ordered array; the next call with this name may return the same memory."""
         size = math.prod(shape)
         memory = self._memory.get((name, dtype))
         if memory is None or memory.size < size:
-            memory = self._memory[name, dtype] = np.zeros(size, dtype)
+            memory = self._memory[name, dtype] = np.full(size, value, dtype)
             self._written.pop((name, dtype), None)
         return memory[:size].reshape(shape)
 
-    def zeros(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Return an array of zeros. The caller reports with `written` which entries it has changed.
+    def filled(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], value: float) -> Array:
+        """Return an array filled with a value. The caller reports with `written` which entries it has changed.
 
-        A name must not be used for both `take` and `zeros`.
+        A name must not be used for both `take` and `filled`, or with another value.
         """
         places = self._written.pop((name, dtype), None)
         if places is not None:
-            self._memory[name, dtype][places] = 0
-        return self.take(name, shape, dtype)
+            self._memory[name, dtype][places] = value
+        return self.take(name, shape, dtype, value)
 
     def written(self, name: str, dtype: np.dtype[Any], places: Array) -> None:
-        """Record the flat indices at which the array from `zeros` is no longer zero."""
+        """Record the flat indices at which the array from `filled` was changed."""
         self._written[name, dtype] = places

@@ -6,14 +6,17 @@ rows into memory.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from relunmd.engine.kernels import Nonzeros
+from relunmd.engine.kernels import CsrRows, Nonzeros
 from relunmd.engine.matrix.mapped import FileStamp
 from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.errors import InputError
+
+if TYPE_CHECKING:
+    from relunmd.engine.matrix.observation import Observation
 
 
 class TileData(NamedTuple):
@@ -40,6 +43,10 @@ class Source(ABC):
         Whether no file is read.
     sparse : bool
         Whether only nonzeros are stored.
+    stored_only : bool
+        Whether entries that a sparse source does not store are missing. Then zeros that it stores are kept.
+    observation : Observation or None
+        What the user says about entries beside their values; None if nothing.
     """
 
     shape: tuple[int, int]
@@ -48,6 +55,8 @@ class Source(ABC):
     starts: tuple[int, ...] = (0,)
     in_memory: bool = True
     sparse: bool = False
+    stored_only: bool = False
+    observation: "Observation | None" = None
 
     @abstractmethod
     def part(self, rows: slice, stop: int, scratch: Scratch) -> tuple["InMemory", int]:
@@ -56,6 +65,10 @@ class Source(ABC):
     @abstractmethod
     def read(self, rows: slice) -> Any:
         """Return rows in the user's dtype, as an array, or as a csr_array if the source is sparse."""
+
+    def reduced(self, beside: Sequence[str]) -> "Source":
+        """Return X with only these of the matrices beside it."""
+        return self
 
     def validated(self) -> None:  # noqa: B027
         """Raise FileError if X may have changed while its entries were validated."""
@@ -81,6 +94,20 @@ class InMemory(Source):
     @abstractmethod
     def tile(self, rows: slice, columns: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch) -> TileData:
         """Return a tile, which is valid until the next call."""
+
+    def tile_beside(
+        self, name: str, rows: slice, columns: slice, dtype: np.dtype[Any], factor: float, scratch: Scratch
+    ) -> Array:
+        """Return a tile of a matrix beside X times `factor`: bytes for a mask, else `dtype`."""
+        raise NotImplementedError
+
+    def stored(self, rows: slice, dtype: np.dtype[Any], scale: float, scratch: Scratch) -> tuple[CsrRows, float]:
+        """Return rows of a sparse matrix, and the factor by which they must still be multiplied."""
+        raise NotImplementedError
+
+    def stored_beside(self, name: str, rows: slice, dtype: np.dtype[Any], factor: float, scratch: Scratch) -> Array:
+        """Return the values of a sparse matrix beside X times `factor`, which are stored in the same places."""
+        raise NotImplementedError
 
     def nonzeros(
         self, rows: slice, columns: slice, dtype: np.dtype[Any], scale: float, most: int, lift: float, scratch: Scratch
@@ -131,6 +158,6 @@ def refuse_masked(X: object, name: str = "X") -> None:
     if masked:
         hidden = sum(int(np.count_nonzero(np.ma.getmaskarray(array))) for array in masked)
         raise InputError(
-            f"{name} must not be a masked array: missing values are not supported yet; got one with {hidden} masked "
-            f"entries; filled(value) replaces them by a value of your choice, which is then used as data."
+            f"{name} must not be a masked array here; got one with {hidden} masked entries. Use {name}.filled(np.nan), "
+            "with missing_values=np.nan if it is X."
         )

@@ -96,7 +96,7 @@ class _Stored(Source):
             scratch.kept = None  # Frees its memory for the next slab.
             part = self.read(slice(rows.start, until))
             self._check.verify(slice(rows.start, until), part)
-            source = CsrSource(part) if self.sparse else DenseSource(part)
+            source = CsrSource(part, self.stored_only) if self.sparse else DenseSource(part)
             slab = scratch.kept = Slab(self, rows.start, until, source)
         return slab.part, slab.start
 

@@ -75,8 +75,24 @@ class Strip:
 
     def add_residual(self, tile: Tile, W: Array, H: Array, leak: float, squares: Array) -> Piece:
         """Append the tile of minus the derivative of an objective by Θ = WH, see `kernels.residual`."""
+        if tile.matrix.stored_only:
+            return self._append(tile.columns, self._stored_residual(tile, W, H, leak, squares))
         T = np.matmul(W, H[:, tile.columns], out=self.scratch(tile.n_columns))
-        return self.add(T, tile.columns, kernels.residual(T, *tile.data, leak, squares))
+        known = tile.known
+        if known is None:
+            sampled = kernels.residual(T, *tile.data, leak, squares)
+        else:
+            sampled = kernels.interval_residual(T, *tile.data, leak, squares, known)
+        return self.add(T, tile.columns, sampled)
+
+    def _stored_residual(self, tile: Tile, W: Array, H: Array, leak: float, squares: Array) -> Nonzeros:
+        stored, take = tile.stored(), self._block.scratch.take
+        count = len(stored.rows.values)
+        out = Nonzeros(
+            take("values", (count,), W.dtype), take("columns", (count,), _INT32), take("starts", (len(W) + 1,), _INT64)
+        )
+        kernels.stored_residual(stored, np.ascontiguousarray(W), tile.scratch.transposed(H), leak, squares, out)
+        return out
 
     def add_data(self, tile: Tile, lift: float = 0.0) -> Piece:
         """Append the tile of X + lift·[X > 0]."""
