@@ -1,6 +1,6 @@
 """The block engine: cost of a pass relative to its bare products, scaling, and memory of a run.
 
-    python -m benchmarks.engine [pass] [scaling] [memory] [bits] [text] [--quick]
+    python -m benchmarks.engine [pass] [known] [scaling] [memory] [bits] [text] [--quick]
 
 Times are ratios of medians of interleaved runs. Data sets that are missing (see relunmd.datasets) are skipped with a
 message. Memory is measured in a separate process, above what it used after its imports and after X was loaded.
@@ -25,6 +25,7 @@ from relunmd import datasets
 from relunmd.algorithm.three_block_factored import ThreeBlockFactored
 from relunmd.engine import kernels
 from relunmd.engine.executor import ThreadExecutor
+from relunmd.engine.observed import EntryOptions, open_observed
 from relunmd.engine.problem_setup import check_matrix, make_problem
 from relunmd.errors import DatasetError
 from relunmd.init import ShiftedInit
@@ -319,7 +320,56 @@ def text_table(quick):
             )
 
 
-TABLES = {"pass": pass_table, "scaling": scaling_table, "memory": memory_table, "bits": bits_table, "text": text_table}
+def known_table(quick):
+    print("A pass of 3b-factored with missing, limited or weighted entries: ratio to that with a plain X, and memory")
+    heads = f"{'plain':>8} {'NaN':>6} {'mask':>6} {'limits':>6} {'weights':>6}"
+    print(f"{'':36} {'':8} {heads}   MB that a step takes, from the left")
+    for name in ("MNIST 50 000×784 floats, r=32", "synthetic 2000², r=32"):
+        load, _, rank = CASES[name]
+        X = loaded(name, load)
+        for dtype in (np.float64, np.float32) if X is not None else ():
+            X = X.astype(dtype)
+            random = np.random.default_rng(0)
+            hidden, weights = random.random(X.shape) < 0.3, random.random(X.shape).astype(dtype)
+            cases = {
+                "plain": (X, {}),
+                "NaN": (np.where(hidden, dtype(np.nan), X), {"missing_values": np.nan}),
+                "mask": (X, {"mask": hidden}),
+                "limits": (X, {"lower": np.full(X.shape[1], X.max() / 100)}),
+                "weights": (X, {"weights": weights}),
+            }
+            compare_known(name, dtype, rank, cases, quick)
+    print()
+
+
+def compare_known(name, dtype, rank, cases, quick):
+    with ExitStack() as stack:
+        executor = stack.enter_context(TimedExecutor(2))
+        kernels.warm_up(np.dtype(dtype))
+        runs, memory = {}, []
+        for case, (X, options) in cases.items():
+            source = open_observed(X, EntryOptions(**options))
+            runs[case] = Run(make_problem(source, np.dtype(dtype), rank, executor))
+        for _ in range(rounds_for(runs["plain"].problem, quick)):
+            for run in runs.values():
+                run.step()
+        for run in runs.values():
+            run.step()
+            memory.append(peak_above(run.step)[1][0] / 1e6)
+    plain = runs["plain"].median("pass")
+    ratios = "".join(f" {runs[case].median('pass') / plain:6.2f}" for case in list(cases)[1:])
+    more = ", ".join(f"{found:.0f}" for found in memory)
+    print(f"{name:36} {np.dtype(dtype).name:8} {plain * 1e3:8.1f}{ratios}   {more}", flush=True)
+
+
+TABLES = {
+    "pass": pass_table,
+    "known": known_table,
+    "scaling": scaling_table,
+    "memory": memory_table,
+    "bits": bits_table,
+    "text": text_table,
+}
 
 
 def main():

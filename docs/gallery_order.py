@@ -8,6 +8,8 @@ ORDER = [
     "compression",
     "counts",
     "pipeline",
+    "missing_pixels",
+    "detection_limits",
     "single_cell",
     "link_prediction",
     "ridge",

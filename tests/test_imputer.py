@@ -85,7 +85,8 @@ def test_nothing_measured():
 def test_limits(dtype, algorithm):
     """Values below a limit are predicted between 0 and it, with what a normal distribution has there."""
     lower, upper = np.quantile(X, 0.2, axis=0), np.quantile(X, 0.9)
-    below, above = lower >= X, upper <= X
+    data = X.astype(dtype)
+    below, above = data <= lower.astype(dtype), data >= dtype(upper)
     data = np.where(below, 0, np.where(above, upper + 1, HOLES)).astype(dtype)
     fitted = imputer(lower=lower, upper=upper, algorithm=algorithm, tol=1e-3).fit(data)
     filled, error = fitted.transform(data), fitted.standard_error(data)

@@ -160,7 +160,7 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
             self.indicator_ = MissingIndicator(error_on_new=False).fit(A)
         self._kept: Array = np.asarray(~missing.all(axis=0))
         A = A[:, self._kept]
-        lower, upper = self._limits()
+        lower, upper = self._limits(A.dtype)
         self.model_: ReLUNMD | None = None
         self.noise_, self.n_iter_ = 0.0, 1
         measured = (lower < A) & (upper > A)
@@ -174,7 +174,7 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         rank = min(check_count(self.n_components, "n_components"), *A.shape)
         names = ("init", "tol", "max_iter", "random_state", "n_jobs")
         options = {name: getattr(self, name) for name in names} | {"algorithm": method, "ridge": ridge}
-        lower, upper = self._limits()
+        lower, upper = self._limits(A.dtype)
         model = ReLUNMD(rank, missing_values=np.nan, lower=lower, upper=upper, **options)
         W = model.fit_transform(A)
         # Rows of which little is known are close to the mean of the others.
@@ -268,7 +268,7 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
 
     def _imputed(self, A: Array) -> tuple[Array, Array]:
         """The features of the output, and their standard errors."""
-        X, (lower, upper) = A[:, self._kept], self._limits()
+        X, (lower, upper) = A[:, self._kept], self._limits(A.dtype)
         Theta = np.zeros_like(X) if self.model_ is None else self.model_._latent(X, self._center)
         missing, below, above = np.isnan(X), (lower >= X) & (lower > 0), upper <= X
         filled, error = np.where(missing, np.maximum(Theta, 0), X), np.where(missing, self.noise_, 0).astype(X.dtype)
@@ -291,15 +291,15 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         kernels.truncated_normal(read_only(lo), read_only(hi), read_only(sigma), mean, variance)
         return mean, np.sqrt(variance)
 
-    def _limits(self) -> tuple[Array, Array]:
-        """The limits of the features that are kept."""
+    def _limits(self, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+        """The limits of the features that are kept, in the float type of X, in which values are compared with them."""
         n, found = len(self._kept), []
         for name, default in (("lower", 0.0), ("upper", np.inf)):
             given = getattr(self, name)
             limit = np.asarray(default if given is None else given, np.float64)
             if limit.ndim > 1 or limit.size not in (1, n):
                 raise InputError(f"{name} must be a number or one for each of the {n} features; got {given!r}.")
-            found.append(np.broadcast_to(limit, (n,))[self._kept])
+            found.append(np.broadcast_to(limit, (n,))[self._kept].astype(dtype))
         return found[0], found[1]
 
     @property

@@ -74,7 +74,7 @@ class MatrixSummary:
         count = self.not_finite or self.negatives
         entries = "1 entry" if count == 1 else f"{count} entries"
         if self.not_finite:
-            return f"X has {entries} NaN or infinite; replace them or remove their rows."
+            return f"X has {entries} NaN or infinite; with missing_values=np.nan those that are NaN are missing."
         if self.negatives:
             return f"X has {entries} below zero, which max(0, WH) cannot represent."
         return None if self.nonzeros else "X is all zero."

@@ -87,8 +87,9 @@ def _of_model(file: str) -> dict[str, Any]:
     facts |= {"memory": {"W_and_H": d.W.nbytes + d.H.nbytes}, "numbers_in_W_and_H": d.W.size + d.H.size}
     if d.fingerprint is not None:
         X = d.fingerprint
-        zeros = round(1 - X.nonzeros / math.prod(X.shape), 6)
+        zeros = round(1 - X.nonzeros / max(1, math.prod(X.shape) - X.missing), 6)
         facts["matrix"] = {"dtype": X.dtype, "nonzeros": X.nonzeros, "zeros": zeros, "norm": X.norm}
+        facts["matrix"] |= {"missing": X.missing} if X.missing else {}
     return facts
 
 
@@ -134,6 +135,7 @@ def convert(source: str, target: str) -> None:
 @shared.input_argument("matrix", metavar="INPUT")
 @click.option("--output", "-o", required=True, metavar="OUT", type=click.Path(), help="W, as .npy, .csv, .h5, …")
 @shared.threads_option
+@shared.entry_options
 @shared.options("array", "names", "force", "json", "quiet")
 def transform(model: str, matrix: str, output: str, threads: int | None) -> None:
     """Find the rows of W that fit new data best with the model's H.
@@ -152,12 +154,12 @@ def transform(model: str, matrix: str, output: str, threads: int | None) -> None
     place = shared.check_output(output, model, matrix)
     check_suffix(place)
     d = relunmd.Decomposition.load(model)
-    with shared.opened(matrix) as opened, shared.working("fitting rows"):
+    with shared.opened(matrix) as opened, shared.entries() as entries, shared.working("fitting rows"):
         n = check_matrix(opened.X).shape[1]
         if n != d.shape[1]:
             raise InputError(f"{matrix} must have {d.shape[1]} columns, as {model} has; got {n}.")
-        n_jobs = threads or shared.ALL_CORES
-        found = relunmd.fit_rows(opened.X, d.H, penalty=_penalty(d), candidates=d.W, dtype=d.H.dtype, n_jobs=n_jobs)
+        options: dict[str, Any] = {"penalty": _penalty(d), "candidates": d.W, "dtype": d.H.dtype} | entries
+        found = relunmd.fit_rows(opened.X, d.H, n_jobs=threads or shared.ALL_CORES, **options)
     write_matrix(place, Parts.of(found.W))
     rows = len(found.W)
     if found.limited:

@@ -61,6 +61,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @option(
     "--checkpoint-every", type=FloatRange(0), default=60.0, metavar="SECONDS", help="Minimum time between checkpoints."
 )
+@shared.entry_options
 @shared.options("array", "names", "force", "json", "quiet")
 def fit(
     matrix: str,
@@ -91,6 +92,7 @@ def fit(
       relunmd fit digits.npy -r 16 --target-error 0.2 --json -q -o small.npz
       relunmd fit digits.npy -r 16 --max-time 60 --checkpoint run.npz -o long.npz
       relunmd fit digits.npy -r 20 --init model.npz --max-iter 50 -o better.npz
+      relunmd fit digits.npy -r 16 --upper 16 -o saturated.npz
     """
     from relunmd.arguments import check_limits
     from relunmd.io.archive import kind_of
@@ -105,7 +107,7 @@ def fit(
     options["init"] = _initial(options["init"], options["rank"])
     if checkpoint is not None and kind_of(Path(checkpoint)) == "checkpoint":
         shared.say(f"Resuming from {checkpoint}.", err=True)
-    with InterruptHandler() as interrupts, _opened(matrix, dask, threads) as X:
+    with InterruptHandler() as interrupts, _opened(matrix, dask, threads) as X, shared.entries() as entries:
         title = f"{method.name}, rank {options['rank']}"
         with nullcontext() if shared.given("quiet") else ProgressDisplay(title, limits, shared.console()) as display:
 
@@ -118,7 +120,7 @@ def fit(
                 return False
 
             options |= {"n_jobs": threads or shared.ALL_CORES, "checkpoint": checkpoint}
-            d = relunmd.decompose(X, algorithm=method, callback=after_iteration, **options)
+            d = relunmd.decompose(X, algorithm=method, callback=after_iteration, **entries, **options)
             interrupts.can_save = True  # A resumed run may end without an iteration.
         interrupts.interrupted |= d.status is relunmd.Status.INTERRUPTED
         interrupts.saving = True

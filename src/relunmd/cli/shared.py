@@ -5,7 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,15 @@ ALL_CORES = -1
 """The library's `n_jobs` if --threads is not given."""
 POSITIVE = click.FloatRange(0, min_open=True)
 _LONGEST_LINE = 2000
-_RENAMED = {"image_shape": "images", "n_jobs": "threads", "n_starts": "starts", "random_state": "seed"}
-_ARGUMENTS = "|".join([*_RENAMED, "checkpoint_every", "column_names", "max_iter", "max_time", "target_error"])
+_RENAMED = {
+    "image_shape": "images",
+    "missing_values=np.nan": "missing nan",
+    "n_jobs": "threads",
+    "n_starts": "starts",
+    "random_state": "seed",
+}
+_SAME_NAMES = ("checkpoint_every", "column_names", "max_iter", "max_time", "target_error")
+_ARGUMENTS = "|".join([*_RENAMED, *_SAME_NAMES])
 """Arguments of the library whose names differ from the options."""
 
 
@@ -72,6 +79,62 @@ _OPTIONS = {
 }
 _COUNT = click.IntRange(1)
 threads_option = click.option("--threads", type=_COUNT, metavar="N", help="Number of threads; all cores by default.")
+
+
+def entry_options(command: Any) -> Any:
+    """Add the options on missing, weighted and limited entries to a command; `entries` reads them."""
+    for name, text in (
+        ("upper", "Ceilings: of an entry from its limit on only that is known."),
+        ("lower", "Limits of detection: of an entry up to its limit only that is known."),
+    ):
+        text += " A number, or a file with one for each column or entry."
+        command = _option(f"--{name}", metavar="LIMIT|FILE", help=text)(command)
+    weights = "A matrix of the shape of INPUT: how much each squared error counts."
+    command = _option("--weights", metavar="FILE", type=click.Path(), help=weights)(command)
+    mask = "A matrix of the shape of INPUT, nonzero where an entry is missing."
+    command = _option("--mask", metavar="FILE", type=click.Path(), help=mask)(command)
+    missing = "Which entries are missing: NaN and empty cells, or what a sparse matrix does not store."
+    return _option("--missing", type=click.Choice(["nan", "unstored"]), help=missing)(command)
+
+
+@contextmanager
+def entries() -> Iterator[dict[str, Any]]:
+    """Context manager: the options of `entry_options` as arguments of `decompose`, with their files open."""
+    import numpy as np
+
+    from relunmd.io.readers import open_matrix
+
+    missing = given("missing")
+    found: dict[str, Any] = {} if missing is None else {"missing_values": np.nan if missing == "nan" else missing}
+    with ExitStack() as stack:
+        for name in ("mask", "weights"):
+            if given(name) is not None:
+                found[name] = stack.enter_context(open_matrix(_existing_file(name, given(name)))).X
+        found |= {name: limit(name, given(name)) for name in ("lower", "upper") if given(name) is not None}
+        yield found
+
+
+def limit(name: str, value: str | None) -> Any:
+    """Return a limit that is given as a number or as a file."""
+    import numpy as np
+
+    from relunmd.io.readers import open_matrix
+
+    if value is None:
+        return None
+    with suppress(ValueError):
+        return float(value)
+    with open_matrix(_existing_file(name, value)) as found:
+        A = np.asarray(found.X[...])
+    return A.ravel() if 1 in A.shape else A
+
+
+def _existing_file(name: str, path: str) -> str:
+    if not Path(path).exists():
+        raise FileError(f"--{name}: {path} does not exist.")
+    return path
+
+
 input_argument = partial(click.argument, type=click.Path(), callback=_existing)
 
 

@@ -273,31 +273,43 @@ class TestText:
                 np.testing.assert_array_equal(dense(opened.X), X)
 
     @pytest.mark.parametrize(
+        ("text", "values"),
+        [
+            ("a,b\n1,\n", [[1, np.nan]]),
+            ("a,b\nx,1\ny,\n", [[1], [np.nan]]),
+            ("1,NA\n2,3\n", [[1, np.nan], [2, 3]]),
+            (",2,3\n4,5,6\n7,8,9\n", [[np.nan, 2, 3], [4, 5, 6], [7, 8, 9]]),
+            ("1\t2\n\t\n3\t4\n", [[1, 2], [np.nan, np.nan], [3, 4]]),
+            ("1,,3\n2,3,4\n", [[1, np.nan, 3], [2, 3, 4]]),
+            ('"r","a","b"\n"x",1,n/a\n"y","",4\n', [[1, np.nan], [np.nan, 4]]),
+            ("1 NA\nnull 4\n", [[1, np.nan], [np.nan, 4]]),
+            ("run,P1;P2;P3,Q\nr1,1,\nr2,,4\n", [[1, np.nan], [np.nan, 4]]),
+        ],
+    )
+    def test_empty_cells_are_missing_values(self, tmp_path, text, values):
+        (tmp_path / "a.csv").write_text(text)
+        with open_matrix(tmp_path / "a.csv") as opened:
+            np.testing.assert_array_equal(dense(opened.X), values)
+
+    @pytest.mark.parametrize(
         ("text", "words"),
         [
             ("1,2\n3\n", "2 cells in every line. Line 2 has 1"),
             ("1,2\n3,x\n", "Line 2, cell 2 has 'x'"),
-            ("a,b\n1,\n", "Line 2, cell 2 has an empty cell"),
             ("a,b,c\n1,2,3\n1,2,3,4\n", "3 cells in every line. Line 3 has 4"),
             ("word\n", "cell 1 has 'word'"),
             ("a,b\n", "no rows of numbers"),
             (",a,b\nx,1,2\n\ny,1,2,3\n", "3 cells in every line. Line 4 has 4"),
             (",a,b\nx,1,2\ny,1\n", "3 cells in every line. Line 3 has 2"),
             ("a b\nx 1 2\ny\n", "3 cells in every line. Line 3 has 1"),
-            ("a,b\nx,1\ny,\n", "Line 3, cell 2 has an empty cell"),
-            ("1,NA\n2,3\n", "Line 1, cell 2 has 'NA'"),
             ("1,2\nTrue,2\n", "Line 2, cell 1 has 'True'"),
             ("1,2\n0x10,2\n3,4\n", "Line 2, cell 1 has '0x10'"),
             ("0x10,2\n3,4\n", "Line 1, cell 1 has '0x10'"),
             ("1%,2\n3,4\n", "Line 1, cell 1 has '1%'"),
-            (",2,3\n4,5,6\n7,8,9\n", "Line 1, cell 1 has an empty cell"),
             ("1,2\n3,4\n# the end,5\n", "Line 3, cell 1 has '# the end'"),
             ("1,2,\n3,4,\n5,6,7\n", "nothing after the last delimiter of a line. Line 3 has"),
-            ("1\t2\n\t\n3\t4\n", "Line 2, cell 1 has an empty cell"),
             ("3M,1\n7Up,3\n", r"Line 1, cell 1 has '3M'. If these are names, use names=KIND"),
             ("1 2\n3 4\n5 6 7\n", "2 cells in every line. Line 3 has 3"),
-            ("1,,3\n2,3,4\n", "Line 1, cell 2 has an empty cell"),
-            ("1,2\nNA,3\n", "Line 2, cell 1 has 'NA'"),
             ("1;2,5\n2;3\n", "Line 1, cell 2 has '2,5'. Write numbers with a decimal point"),
         ],
     )
@@ -570,9 +582,9 @@ class TestHostile:
         pq.write_table(pa.table({"x": [1.0, 2.0], "name": ["a", "b"]}), place)
         with pytest.raises(FileError, match="'name' has the type string"):
             open_matrix(place).__enter__()
-        pq.write_table(pa.table({"y": [None, 1.0], "x": [1.0, 2.0]}), place)
-        with pytest.raises(FileError, match=r"missing values. Column 'y'"):
-            open_matrix(place).__enter__()
+        pq.write_table(pa.table({"y": [None, 1], "x": [1, 2]}), place)
+        with open_matrix(place) as opened:
+            np.testing.assert_array_equal(opened.X, [[np.nan, 1], [1, 2]])
         pd.DataFrame({"a": [1, 2], "b": [3.5, 4]}, index=pd.Index(["x", "y"], name="sample")).to_parquet(place)
         with open_matrix(place) as opened:
             np.testing.assert_array_equal(opened.X, [[1, 3.5], [2, 4]])

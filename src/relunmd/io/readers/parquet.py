@@ -64,8 +64,9 @@ def _load(place: Path, bounds: Bounds, groups: list[int] | None, height: int) ->
         for batch in file.iter_batches(_batch_rows(len(names), dtype), groups, names, use_threads=False):
             block = np.empty((batch.num_rows, len(names)), dtype)
             for at, column in enumerate(batch.columns):
-                if column.null_count:
-                    raise FileError(f"{place} must have no missing values. Column {names[at]!r} has some.")
+                if column.null_count and dtype.kind != "f":  # They become NaN.
+                    dtype = np.result_type(dtype, np.float32)
+                    block = block.astype(dtype)
                 block[:, at] = column.to_numpy(zero_copy_only=False)
             rows.add(block)
             bounds.memory(rows.nbytes + 4 * block.nbytes, "its table")

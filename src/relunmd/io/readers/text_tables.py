@@ -35,6 +35,8 @@ _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+")
 _CORNERS = {"id", "ids", "idx", "index", "key", "label", "name", "names", "row", "rows", "sample", "unnamed: 0"}
 """Words above a column of names, even if these names are numbers."""
 _VALUES = {"", "-", ".", "?", "false", "missing", "n/a", "na", "none", "null", "true"}
+_MISSING = {"", "n/a", "na", "null"}
+"""What a missing value looks like; it is read as NaN."""
 
 
 def looks_like_text(beginning: bytes) -> bool:
@@ -85,8 +87,9 @@ class _Table:
         if not start:
             raise FileError(f"{place} must be a table of numbers. It is empty.")
         first = start[0][1]
-        unquoted = re.sub(r'"[^"]*"', "", first)
-        self._delimiter = next((mark for mark in ("\t", ";", ",") if mark in unquoted), None)
+        self._delimiter = _delimiter(*(re.sub(r'"[^"]*"', "", line) for _, line in (start[0], start[-1])))
+        mark = self._delimiter or " "
+        self._hole = re.compile(rf'(^|{mark}) *"?(n/a|na|null|)"? *(?={mark}|$)', re.IGNORECASE)
         bounds.memory(_BYTES_A_CELL * sum(line.count(self._delimiter or " ") for _, line in start), "its first lines")
         cells, later = self._cells(first), self._cells(start[-1][1])
         if names is None:
@@ -163,6 +166,9 @@ class _Table:
             line = (self._delimiter or " ").join(self._cells(line)[1:])
         elif self._named_rows:
             line = line.partition(str(self._delimiter))[2]
+        if self._hole.search(line):
+            cells = self._cells(line) if line else [""]
+            line = (self._delimiter or " ").join("nan" if c.casefold() in _MISSING else c for c in cells)
         if not line.strip(" "):  # NumPy would skip it.
             raise self._error(*numbered)
         return line
@@ -175,12 +181,19 @@ class _Table:
         if self._ends and cells.pop():
             return FileError(f"{place} must have nothing after the last delimiter of a line. Line {number} has.")
         for column, cell in enumerate(cells[self._named_rows :], 1 + self._named_rows):
-            if not _NUMBER.fullmatch(cell):
-                what = repr(cell[:40]) if cell else "an empty cell"
+            if not _NUMBER.fullmatch(cell) and cell.casefold() not in _MISSING:
+                what = repr(cell[:40])
                 hint = " If these are names, use names=KIND." if 1 in (number, column) else ""
                 hint = " Write numbers with a decimal point." if _DECIMAL_COMMA.fullmatch(cell) else hint
                 return FileError(f"{place} must be a table of numbers. Line {number}, cell {column} has {what}.{hint}")
         return FileError(f"{place} must be a table of numbers. Line {number}, or one before it, is not.")
+
+
+def _delimiter(first: str, second: str) -> str | None:
+    """Return the delimiter that both lines have about as often (names may contain others), else the first found."""
+    found = [mark for mark in ("\t", ";", ",") if mark in first]
+    alike = [mark for mark in found if mark in second and abs(first.count(mark) - second.count(mark)) <= 1]
+    return next(iter(alike or found), None)
 
 
 def _guess_names(cells: list[str], later: list[str]) -> tuple[bool, bool]:
