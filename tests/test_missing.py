@@ -240,6 +240,10 @@ WRONG = {
     "missing_values": ({"missing_values": -1}, "missing_values must be None, np.nan or 'unstored'"),
     "dense": ({"missing_values": "unstored"}, "needs a sparse X; got ndarray"),
     "mask and unstored": ({"X": STORED, "missing_values": "unstored", "mask": HIDDEN}, "mask must not be a matrix if"),
+    "other places": (
+        {"X": STORED, "missing_values": "unstored", "weights": sparse.csr_array(WEIGHTS)},
+        "weights must store the entries that X stores",
+    ),
     "shape of mask": ({"mask": HIDDEN[:5]}, r"mask must have the shape of X, \(120, 60\); got \(5, 60\)"),
     "text": ({"weights": np.full(X.shape, "a")}, "weights must hold real numbers"),
     "negative weights": ({"weights": -WEIGHTS}, "weights must be finite and nonnegative; got other values in 7200"),
@@ -251,7 +255,10 @@ WRONG = {
     "crossed": ({"lower": 2.0, "upper": 1.0}, "lower must be below upper; got lower 2 and upper 1 in column 0"),
     "crossed entries": ({"lower": 2 * X + 1, "upper": X + 0.5}, "lower must be below upper; got 7200 entries"),
     "masked": ({"weights": np.ma.masked_array(WEIGHTS, HIDDEN)}, "weights must not be a masked array"),
-    "algorithm": ({"mask": HIDDEN, "algorithm": "3b"}, "algorithm must be one of em, a-em, 3b-factored, qn, tsvd if"),
+    "algorithm": (
+        {"mask": HIDDEN, "algorithm": "3b"},
+        "algorithm must be one of em, a-em, 3b-factored, qn, tsvd.* if entries",
+    ),
     "init": ({"mask": HIDDEN, "init": "nuclear"}, "init must be one of random, tsvd, mean-corrected, shifted, auto if"),
 }
 

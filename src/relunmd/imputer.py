@@ -23,7 +23,8 @@ from relunmd.errors import InputError
 from relunmd.estimator import ReLUNMD
 
 Array = NDArray[Any]
-_RIDGE = 1e-3
+_RIDGE = 3e-3
+"""Between 1e-3, the best for MNIST-500 at 16 components (by 2 %), and 1e-2, the best for digits (by 12 %)."""
 
 
 class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -45,7 +46,7 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
     upper : float or array-like of shape (n_features,), optional
         Ceilings, infinity for none.
     ridge : float or None, default=None
-        See `ReLUNMD`. Without a ridge, rows with few measured values are fitted too closely. None is 1e-3 for
+        See `ReLUNMD`. Without a ridge, rows with few measured values are fitted too closely. None is 3e-3 for
         algorithms that have a ridge.
     algorithm : str or Algorithm, default="auto"
         See `decompose`: "qn", "3b-factored" or "em".

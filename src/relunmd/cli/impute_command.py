@@ -17,7 +17,7 @@ from relunmd.errors import InputError
 @option("--rank", "-r", "n_components", type=IntRange(1), default=5, metavar="R", help="Number of components.")
 @option("--lower", metavar="LIMIT|FILE", help="Limits of detection: a number, or a file with one for each column.")
 @option("--upper", metavar="LIMIT|FILE", help="Ceilings: a number, or a file with one for each column.")
-@option("--ridge", type=FloatRange(0), metavar="λ", help="Add λ‖X‖(‖W‖² + ‖H‖²); 1e-3 by default.")
+@option("--ridge", type=FloatRange(0), metavar="λ", help="Add λ‖X‖(‖W‖² + ‖H‖²); 3e-3 by default.")
 @option("--algorithm", default="auto", metavar="NAME", help="qn, 3b-factored or em.")
 @option("--seed", "random_state", type=IntRange(0), metavar="N", help="Same seed, same result.")
 @option("--errors", metavar="FILE", type=click.Path(), help="Also write the standard error of each value.")

@@ -13,6 +13,7 @@ from relunmd.engine.matrix.layout import RowLayout, cached
 from relunmd.engine.matrix.observation import Observation
 from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Source, TileData, read_only
+from relunmd.errors import InputError
 
 
 def power_of_two_scale(largest: float, dtype: np.dtype[Any]) -> float:
@@ -182,8 +183,10 @@ class Tile:
         csr, scale = self.part.stored(self.place, matrix.dtype, matrix.scale, self.scratch)
         weights = csr.values[:0]
         if "weights" in matrix._known.beside:
-            arguments = self.place, matrix.dtype, matrix.factor("weights"), self.scratch
-            weights = self.part.stored_beside("weights", *arguments)
+            beside = self.part.stored_beside("weights", self.place, matrix.dtype, self.scratch)
+            if not (np.array_equal(beside.starts, csr.starts) and np.array_equal(beside.columns, csr.columns)):
+                raise InputError('weights must store the entries that X stores if missing_values="unstored".')
+            weights = read_only(beside.values * matrix.dtype.type(matrix.factor("weights")))
         return StoredRows(csr, weights, *matrix.limits, scale)
 
     def nonzeros(self, most: int, lift: float) -> Nonzeros | None:

@@ -121,10 +121,9 @@ class BundledRows(InMemory):
             found = np.not_equal(found, 0, out=scratch.take("mask", found.shape, np.dtype(bool))).view(_BYTE)
         return read_only(np.ascontiguousarray(found, found.dtype if mask else dtype))
 
-    def stored_beside(self, name: str, rows: slice, dtype: np.dtype[Any], factor: float, scratch: Scratch) -> Array:
+    def stored_beside(self, name: str, rows: slice, dtype: np.dtype[Any], scratch: Scratch) -> CsrRows:
         part, first = self.beside[name]
-        csr, _ = part.stored(_moved(rows, first), dtype, 1.0, scratch.beside(name))
-        return csr.values if factor == 1 else read_only(csr.values * dtype.type(factor))
+        return part.stored(_moved(rows, first), dtype, 1.0, scratch.beside(name))[0]
 
 
 def _moved(rows: slice, first: int) -> slice:

@@ -105,8 +105,8 @@ class InMemory(Source):
         """Return rows of a sparse matrix, and the factor by which they must still be multiplied."""
         raise NotImplementedError
 
-    def stored_beside(self, name: str, rows: slice, dtype: np.dtype[Any], factor: float, scratch: Scratch) -> Array:
-        """Return the values of a sparse matrix beside X times `factor`, which are stored in the same places."""
+    def stored_beside(self, name: str, rows: slice, dtype: np.dtype[Any], scratch: Scratch) -> CsrRows:
+        """Return rows of a sparse matrix beside X."""
         raise NotImplementedError
 
     def nonzeros(
