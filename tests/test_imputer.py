@@ -110,6 +110,29 @@ def test_the_noise_is_estimated():
     assert imputer(algorithm="em").fit(HOLES).noise_ == pytest.approx(0.02, rel=0.3)
 
 
+@pytest.mark.parametrize(("unit", "dtype"), [(2.0**600, float), (2.0**-600, float), (2.0**80, np.float32)])
+def test_nothing_depends_on_the_units(unit, dtype):
+    lower = np.quantile(X, 0.2, axis=0)
+
+    def imputed(by):
+        data = X.astype(dtype) * dtype(by)
+        fitted = imputer(lower=by * lower).fit(data)
+        return fitted.transform(data) / dtype(by), fitted.standard_error(data) / dtype(by)
+
+    for found, expected in zip(imputed(unit), imputed(1.0), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
+
+
+def test_the_noise_of_data_with_zeros():
+    """A positive value with a very negative entry of WH is as far off as it is large."""
+    random = np.random.default_rng(0)
+    data = np.maximum(0, random.standard_normal((60, 4)) @ random.standard_normal((4, 20))) + 0.05
+    fitted = LowRankImputer(2, random_state=0).fit(data)
+    W = fitted.model_.transform(data)
+    rms = np.sqrt(np.mean((data - np.maximum(0, W @ fitted.model_.components_)) ** 2))
+    assert rms < fitted.noise_ < 1.5 * rms
+
+
 def test_in_a_pipeline():
     steps = make_pipeline(FunctionTransformer(np.log1p, feature_names_out="one-to-one"), imputer())
     assert not np.isnan(clone(steps).fit_transform(HOLES)).any()
@@ -121,6 +144,10 @@ def test_in_a_pipeline():
         ({}, -X, "Negative values in data passed to LowRankImputer"),
         ({"missing_values": "none"}, X, "missing_values must be a number"),
         ({"lower": [1.0, 2.0]}, X, "lower must be a number or one for each of the 30 features"),
+        ({"lower": np.nan}, X, "lower must be nonnegative and finite; got nan"),
+        ({"lower": 3.0, "upper": 1.0}, X, "lower must be below upper"),
+        ({"upper": -1.0}, X, "upper must be nonnegative; got -1.0"),
+        ({}, np.ma.masked_array(X, HIDDEN), "X must not be a masked array"),
         ({"n_components": 0}, X, "n_components must be an integer of at least 1"),
         ({"algorithm": "3b"}, HOLES, "algorithm must be one of em, a-em, 3b-factored, qn, tsvd"),
         ({"algorithm": "em", "ridge": 0.1}, X, "ridge is supported by"),

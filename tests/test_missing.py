@@ -1,5 +1,6 @@
 """Missing values, masks, weights and limits, from the public functions; the oracle of a pass is in test_intervals."""
 
+import dask.array as da
 import h5py
 import numpy as np
 import pandas as pd
@@ -188,6 +189,37 @@ def test_only_stored_entries_are_known(tmp_path):
         assert same(relunmd.decompose(group, missing_values="unstored", n_jobs=2, **RUN), found)
 
 
+@pytest.mark.parametrize("algorithm", ["qn", "em"])
+def test_weights_of_stored_entries(algorithm):
+    """Entries of weight 0 are missing, also where all other weights are 1."""
+    for weights in (WEIGHTS * (WEIGHTS > 0.3), 1.0 * (WEIGHTS > 0.3)):
+        beside = sparse.coo_array((weights[~HIDDEN], np.nonzero(~HIDDEN)), shape=X.shape)
+        found = relunmd.decompose(STORED, algorithm=algorithm, missing_values="unstored", weights=beside, **RUN)
+        dense = np.where(HIDDEN, 0, weights)
+        expected = relunmd.decompose(X, algorithm=algorithm, weights=dense, **RUN)
+        assert found.error == pytest.approx(expected.error, rel=1e-6)
+        assert found.fingerprint.missing == expected.fingerprint.missing
+
+
+def test_weights_beyond_the_range_of_float32():
+    expected = relunmd.decompose(X.astype(np.float32), weights=WEIGHTS, **RUN)
+    for unit in (2.0**-200, 2.0**200):
+        assert same(relunmd.decompose(X.astype(np.float32), weights=unit * WEIGHTS, **RUN), expected)
+
+
+def test_rows_without_entries():
+    found = relunmd.fit_rows(
+        sparse.csr_array((5, 4)), np.ones((1, 4)), missing_values="unstored", weights=sparse.csr_array((5, 4))
+    )
+    assert not found.W.any()
+    assert not found.shares.any()
+
+
+def test_shares_are_those_of_the_known_entries():
+    found = relunmd.fit_rows(sparse.csr_array(np.eye(6, 4)), np.ones((1, 4)), missing_values="unstored")
+    np.testing.assert_array_equal(found.shares, np.ones(4))
+
+
 @pytest.mark.parametrize("algorithm", ["em", "tsvd", "3b-factored"])
 def test_only_stored_entries_for_other_algorithms(algorithm):
     found = relunmd.decompose(STORED, algorithm=algorithm, missing_values="unstored", **RUN)
@@ -244,6 +276,17 @@ WRONG = {
         {"X": STORED, "missing_values": "unstored", "weights": sparse.csr_array(WEIGHTS)},
         "weights must store the entries that X stores",
     ),
+    "stored NaN": (
+        {"X": sparse.csr_array(HOLES), "missing_values": "unstored"},
+        r"must be finite; got NaN or infinity in \d+ entries, the first at row 0, column \d+ \(nan\)",
+    ),
+    "dense weights": (
+        {"X": STORED, "missing_values": "unstored", "weights": WEIGHTS},
+        "weights must be a sparse matrix",
+    ),
+    "Dask mask": ({"mask": da.from_array(HIDDEN)}, "mask must not be on Dask if X is not"),
+    "ragged": ({"lower": [[1, 2], [3]]}, "lower must be a number"),
+    "words": ({"X": pd.DataFrame([["a", "b"]]), "missing_values": np.nan}, "must hold real numbers"),
     "shape of mask": ({"mask": HIDDEN[:5]}, r"mask must have the shape of X, \(120, 60\); got \(5, 60\)"),
     "text": ({"weights": np.full(X.shape, "a")}, "weights must hold real numbers"),
     "negative weights": ({"weights": -WEIGHTS}, "weights must be finite and nonnegative; got other values in 7200"),
@@ -292,6 +335,7 @@ def test_the_estimator():
     np.testing.assert_allclose(
         np.maximum(0, sparse_fit.transform(STORED.tocsr()[:9]) @ sparse_fit.components_).shape, (9, 60)
     )
+    assert model(missing_values=pd.NA, tol=1e-3).fit(HOLES).error_ == fitted.error_
     limited = model(lower=0.3, tol=1e-3).fit(X)
     assert limited.error_ < 0.02
 

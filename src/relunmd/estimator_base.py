@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import warnings
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from sklearn.utils.validation import validate_data
 
 from relunmd.engine.distributed import is_distributed
 from relunmd.engine.matrix import is_stored_array, is_stored_group, refuse_masked
-from relunmd.engine.observed import EntryOptions, opened
+from relunmd.engine.observed import EntryOptions, is_nan, opened
 from relunmd.engine.problem_setup import check_matrix
 from relunmd.errors import InputError
 from relunmd.history import Status
@@ -41,8 +40,7 @@ class MatrixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     @property
     def _nan_is_missing(self) -> bool:
-        value = self.missing_values
-        return isinstance(value, numbers.Real) and math.isnan(value)
+        return is_nan(self.missing_values)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -13,12 +13,12 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.impute import MissingIndicator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from relunmd._util import library_of
 from relunmd.algorithm import Algorithm
 from relunmd.api import Initialization, Seed
 from relunmd.arguments import check_algorithm, check_count
 from relunmd.engine import kernels
-from relunmd.engine.matrix.source import read_only
+from relunmd.engine.matrix.source import read_only, refuse_masked
+from relunmd.engine.observed import check_order, column_limits, is_nan
 from relunmd.errors import InputError
 from relunmd.estimator import ReLUNMD
 
@@ -180,13 +180,14 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         W = model.fit_transform(A)
         # Rows of which little is known are close to the mean of the others.
         self._center = np.average(W.astype(np.float64), axis=0, weights=measured.sum(axis=1))
-        residuals = (A - W @ model.components_)[measured]
+        residuals = (A - np.maximum(W @ model.components_, 0))[measured].astype(np.float64)
         # As many degrees of freedom as W and H have are lost, but never more than half.
         count = max(len(residuals) - rank * sum(A.shape), len(residuals) / 2)
-        sigma2 = float(np.sum(np.square(residuals, dtype=np.float64)) / count)
+        unit = float(np.abs(residuals).max()) or 1.0  # Squares of very large or small numbers overflow or vanish.
+        noise = unit * math.sqrt(float(np.sum(np.square(residuals / unit))) / count)
         if "sigma2" in model.history_.columns:
-            sigma2 = float(model.history_.sigma2[-1])
-        self.model_, self.noise_, self.n_iter_ = model, math.sqrt(sigma2), model.n_iter_
+            noise = math.sqrt(float(model.history_.sigma2[-1]))
+        self.model_, self.noise_, self.n_iter_ = model, noise, model.n_iter_
 
     def transform(self, X: Any) -> Array:
         """Replace the missing and the limited values of X.
@@ -287,26 +288,26 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
         if self.noise_ == 0:
             return np.clip(Theta, lo, hi), np.zeros_like(Theta)
         kernels.warm_up(Theta.dtype)
-        mean, variance = np.ascontiguousarray(Theta), np.empty_like(Theta)
+        mean, deviation = np.ascontiguousarray(Theta), np.empty_like(Theta)
         sigma = np.full(len(mean), self.noise_, Theta.dtype)
-        kernels.truncated_normal(read_only(lo), read_only(hi), read_only(sigma), mean, variance)
-        return mean, np.sqrt(variance)
+        kernels.truncated_normal(read_only(lo), read_only(hi), read_only(sigma), mean, deviation)
+        return mean, deviation
 
     def _limits(self, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         """The limits of the features that are kept, in the float type of X, in which values are compared with them."""
         n, found = len(self._kept), []
         for name, default in (("lower", 0.0), ("upper", np.inf)):
             given = getattr(self, name)
-            limit = np.asarray(default if given is None else given, np.float64)
-            if limit.ndim > 1 or limit.size not in (1, n):
-                raise InputError(f"{name} must be a number or one for each of the {n} features; got {given!r}.")
-            found.append(np.broadcast_to(limit, (n,))[self._kept].astype(dtype))
+            limit = column_limits(name, default if given is None else given)
+            if limit.size not in (1, n):
+                raise InputError(f"{name} must be a number or one for each of the {n} features; got {limit.size}.")
+            found.append(np.broadcast_to(limit.ravel(), (n,))[self._kept].astype(dtype))
+        check_order(*found)
         return found[0], found[1]
 
     @property
     def _nan_is_missing(self) -> bool:
-        value = self.missing_values
-        return library_of(value) == "pandas" or (isinstance(value, numbers.Real) and math.isnan(value))
+        return is_nan(self.missing_values)
 
     def _checked(self, X: Any, reset: bool) -> tuple[Array, Array]:
         """X as an array with NaN for missing values, and where these are."""
@@ -315,6 +316,7 @@ class LowRankImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # 
             raise InputError(f"missing_values must be a number, np.nan or pandas.NA; got {self.missing_values!r}.")
         if not reset:
             check_is_fitted(self, "noise_")
+        refuse_masked(X)
         finite = "allow-nan" if nan else True
         A = validate_data(self, X, reset=reset, dtype=(np.float64, np.float32), ensure_all_finite=finite, copy=True)
         missing = np.isnan(A) if nan else self.missing_values == A

@@ -72,6 +72,8 @@ def test_impute(run, holes):
         (FIT.format("X.npy", "a.npz") + " --mask none.npy", "--mask: none.npy does not exist"),
         (FIT.format("X.npy", "a.npz") + " --lower none", "--lower: none does not exist"),
         (FIT.format("X.npy", "a.npz") + " --missing unstored", "needs a sparse X"),
+        ("impute X.npy -o a.npy --errors a.npy", "The output must differ from a.npy"),
+        ("impute X.npy --lower 99 -o a.npy", "X.npy must have a positive value within its limits"),
         ("impute X.npy -o X.npy", "The output must differ from X.npy"),
     ],
 )

@@ -176,9 +176,9 @@ def test_moments_of_a_truncated_normal(lo, width, mirrored):
     high = np.array([hi])
     for array in (ends, high, one):
         array.flags.writeable = False
-    mean, variance = np.zeros(1), np.zeros(1)
-    kernels.truncated_normal(ends, high, one, mean, variance)
+    mean, deviation = np.zeros(1), np.zeros(1)
+    kernels.truncated_normal(ends, high, one, mean, deviation)
     expected = normal_in(lo, hi)
     assert mean[0] == pytest.approx(expected[0], rel=1e-9, abs=1e-11)
-    assert variance[0] == pytest.approx(expected[1], rel=1e-5, abs=1e-13)
+    assert deviation[0] ** 2 == pytest.approx(expected[1], rel=1e-5, abs=1e-13)
     assert lo <= mean[0] <= hi

@@ -40,10 +40,14 @@ def impute(source: str, output: str, errors: str | None, threads: int | None, **
 
     from relunmd.io.writers import Parts, check_suffix, write_matrix
 
-    places = [shared.check_output(path, source) for path in (output, errors) if path is not None]
+    limits = {name: options.pop(name) for name in ("lower", "upper")}
+    inputs = [source, *(path for path in limits.values() if path is not None)]
+    places = [shared.check_output(output, *inputs)]
+    if errors is not None:
+        places.append(shared.check_output(errors, *inputs, output))
     for place in places:
         check_suffix(place)
-    limits = {name: shared.limit(name, options.pop(name)) for name in ("lower", "upper")}
+    limits = {name: shared.limit(name, value) for name, value in limits.items()}
     with shared.opened(source) as opened, shared.working("imputing"):
         X = opened.X.toarray() if sparse.issparse(opened.X) else np.asarray(opened.X[...])
         if X.dtype.kind != "f":
@@ -52,11 +56,11 @@ def impute(source: str, output: str, errors: str | None, threads: int | None, **
         imputer = relunmd.LowRankImputer(
             keep_empty_features=True, n_jobs=threads or shared.ALL_CORES, **limits, **options
         ).fit(X)
+        if imputer.model_ is None:
+            raise InputError(f"{source} must have a positive value within its limits; got none.")
         write_matrix(places[0], Parts.of(imputer.transform(X)))
         if errors is not None:
             write_matrix(places[1], Parts.of(imputer.standard_error(X)))
-    if imputer.model_ is None:
-        raise InputError(f"{source} must have a positive value; got none, so that missing values were replaced by 0.")
     facts = {"input": source, "output": output, "missing": missing, "noise": imputer.noise_}
     facts |= {"rank": imputer.model_.n_components_, "error": imputer.model_.error_, "errors": errors}
     shared.report(facts, f"{output}: {X.shape[0]} × {X.shape[1]}, {missing} missing values, noise {imputer.noise_:.4g}")

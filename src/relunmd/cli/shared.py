@@ -125,7 +125,7 @@ def limit(name: str, value: str | None) -> Any:
     with suppress(ValueError):
         return float(value)
     with open_matrix(_existing_file(name, value)) as found:
-        A = np.asarray(found.X[...])
+        A = found.X.toarray() if hasattr(found.X, "toarray") else np.asarray(found.X[...])
     return A.ravel() if 1 in A.shape else A
 
 

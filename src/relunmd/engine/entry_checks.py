@@ -47,9 +47,12 @@ def scan(raw: Matrix, executor: Executor) -> Scan:
             raise InputError(f"{name} must be {_VALID[name]}; got other values in {sums[f'{name}.wrong']} entries.")
     if sums["crossed"]:
         raise InputError(f"lower must be below upper; got {sums['crossed']} entries where it is not.")
-    missing, largest_weight = int(sums["missing"]), max(sums.get("weights.largest", [1.0]))
+    missing, largest_weight = int(sums["missing"]), max(sums.get("weights.largest", []), default=1.0)
     # What is the same everywhere says nothing: an empty mask, equal weights, limits that are none.
-    differs = {name: max(sums[f"{name}.largest"]) > min(sums[f"{name}.smallest"]) for name in known.beside}
+    differs = {
+        name: max(sums[f"{name}.largest"], default=0) > min(sums[f"{name}.smallest"], default=0)
+        for name in known.beside
+    }
     differs |= {name: max(sums[f"{name}.largest"]) > 0 for name in known.beside if name in ("mask", "lower")}
     differs |= {"upper": min(sums["upper.smallest"]) < np.inf} if "upper" in known.beside else {}
     beside = [name for name in known.beside if differs[name]]
@@ -155,24 +158,25 @@ def _add_stored(found: _Found, sums: Sums, x: Block, tile: Tile) -> None:
     """Add stored entries alone; their places are part of the checksum, also those of zeros."""
     stored = tile.stored()
     values, columns, starts = stored.rows
-    x64 = values.astype(np.float64)
-    finite = np.isfinite(x64)
     height = len(starts) - 1
-    first = np.arange(height, dtype=np.uint64) + np.uint64(x.rows.start + tile.rows.start)
+    rows = np.repeat(np.arange(height, dtype=np.uint64), np.diff(starts))
+    w = stored.weights.astype(np.float64) if len(stored.weights) else np.ones(len(values))
+    seen = w != 0
+    x64, w = values[seen].astype(np.float64), w[seen]
     with np.errstate(over="ignore"):
-        places = np.repeat(first, np.diff(starts)) * np.uint64(x.n_columns) + columns.astype(np.uint64)
+        first = rows[seen] + np.uint64(x.rows.start + tile.rows.start)
+        places = first * np.uint64(x.n_columns) + columns[seen].astype(np.uint64)
         keys = _mixed(places * np.uint64(_GOLDEN) + np.uint64(1))
         found.checksum += _mixed(keys ^ x64.view(np.uint64)).sum(dtype=np.uint64)
-    found.largest = max(found.largest, float(x64[finite].max(initial=0.0)))
+        if len(stored.weights):
+            sums["weights.wrong"] += int((~np.isfinite(w) | (w < 0)).sum())
+            sums["weights.checksum"] += _mixed(~keys ^ w.view(np.uint64)).sum(dtype=np.uint64)
+            _add_range(sums, "weights", stored.weights)
+    found.largest = max(found.largest, float(x64[np.isfinite(x64)].max(initial=0.0)))
     found.counts["nan"] += int(np.isnan(x64).sum())
     found.counts["infinite"] += int(np.isinf(x64).sum())
     found.counts["negative"] += int((x64 < 0).sum())
-    found.counts["missing"] += height * x.n_columns - len(values)
-    if len(stored.weights):
-        w = stored.weights.astype(np.float64)
-        sums["weights.wrong"] += int((~np.isfinite(w) | (w < 0)).sum())
-        sums["weights.checksum"] += _mixed(~keys ^ w.view(np.uint64)).sum(dtype=np.uint64)
-        _add_range(sums, "weights", w)
+    found.counts["missing"] += height * x.n_columns - len(x64)
 
 
 def _mixed(z: Array) -> Array:
@@ -220,4 +224,5 @@ def _least(tile: Tile) -> tuple[Array, Array, Array | None]:
     lo, hi = (np.empty(len(stored.rows.values), tile.matrix.dtype) for _ in range(2))
     kernels.stored_bounds(stored, lo, hi)
     w = stored.weights if len(stored.weights) else np.ones(len(lo))
-    return np.maximum(lo, 0).astype(np.float64), w.astype(np.float64), stored.rows.columns
+    lo = np.where(w > 0, np.maximum(lo, 0), 0)
+    return lo.astype(np.float64), w.astype(np.float64), stored.rows.columns

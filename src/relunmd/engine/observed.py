@@ -66,7 +66,7 @@ def open_observed(X: Any, options: EntryOptions) -> Source:
         hidden = np.ma.getmaskarray(X)
         given["mask"] = hidden if options.mask is None else _either(hidden, options.mask)
         X = X.data
-    limits = {name: _per_column(name, given.pop(name)) for name in ("lower", "upper") if _is_small(given.get(name))}
+    limits = {name: column_limits(name, given.pop(name)) for name in ("lower", "upper") if _is_small(given.get(name))}
     if stored_only:
         _check_stored_only(X, given)
     if is_distributed(X):
@@ -75,8 +75,7 @@ def open_observed(X: Any, options: EntryOptions) -> Source:
         source = _beside(_with_missing(X, nan, stored_only), given)
     n = source.shape[1]
     lower, upper = (_row(name, limits.get(name, default), n) for name, default in (("lower", 0.0), ("upper", np.inf)))
-    if (lower >= upper).any():
-        raise InputError(f"lower must be below upper; got {_example(lower, upper)}.")
+    check_order(lower[0], upper[0])
     source.observation = Observation(lower, upper, nan, stored_only, tuple(given))
     return source
 
@@ -87,14 +86,19 @@ def _missing(missing_values: Any) -> tuple[bool, bool]:
         return False, False
     if isinstance(missing_values, str) and missing_values.lower() == UNSTORED:
         return False, True
-    if isinstance(missing_values, numbers.Real) and math.isnan(missing_values):
-        return True, False
-    if library_of(missing_values) == "pandas":  # pandas.NA
+    if is_nan(missing_values):
         return True, False
     raise InputError(
         f"missing_values must be None, np.nan or {UNSTORED!r} (a sparse X whose entries that are not stored are "
         f"missing); got {reprlib.repr(missing_values)}. Mark other values by mask."
     )
+
+
+def is_nan(missing_values: Any) -> bool:
+    """Return whether NaN, or pandas.NA, stands for missing values."""
+    if library_of(missing_values) == "pandas":
+        return type(missing_values).__name__ == "NAType"
+    return isinstance(missing_values, numbers.Real) and math.isnan(missing_values)
 
 
 def _either(hidden: Array, mask: Any) -> Array:
@@ -119,7 +123,10 @@ def _check_stored_only(X: Any, given: dict[str, Any]) -> None:
 def _with_missing(X: Any, nan: bool, stored_only: bool) -> Source:
     """Return X alone as a source."""
     if nan and library_of(X) == "pandas" and not hasattr(getattr(X, "sparse", None), "to_coo"):
-        X = X.to_numpy(dtype=np.float64, na_value=np.nan)
+        try:
+            X = X.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError) as reason:
+            raise InputError(f"X must hold real numbers; pandas reports: {reason}.") from reason
     if stored_only and sparse.issparse(X):
         check_matrix(X)
         return CsrSource(X, stored_only=True)
@@ -139,9 +146,18 @@ def _beside(X: Source, given: dict[str, Any]) -> Source:
     beside = {}
     for name, value in given.items():
         refuse_masked(value, name)
+        if is_distributed(value):
+            raise InputError(
+                f"{name} must not be on Dask if X is not; got {type(value).__name__}. Use {name}.compute()."
+            )
+        if X.stored_only and not sparse.issparse(value):
+            raise InputError(
+                f"{name} must be a sparse matrix that stores the entries of X if missing_values={UNSTORED!r}; "
+                f"got {type(value).__name__}."
+            )
         try:
             beside[name] = CsrSource(value, stored_only=True) if X.stored_only else check_matrix(value)
-        except (InputError, AttributeError, ValueError) as reason:
+        except (InputError, ValueError) as reason:
             raise InputError(re.sub(r"\bX\b", name, str(reason), count=1)) from reason
         if beside[name].shape != X.shape:
             raise InputError(f"{name} must have the shape of X, {X.shape}; got {beside[name].shape}.")
@@ -150,21 +166,33 @@ def _beside(X: Source, given: dict[str, Any]) -> Source:
 
 def _is_small(limit: Any) -> bool:
     """Return whether a limit is a number or one for each column."""
-    if limit is None or is_distributed(limit) or sparse.issparse(limit):
+    if limit is None or sparse.issparse(limit):
         return False
-    shape = np.shape(limit) if not hasattr(limit, "shape") else limit.shape
-    return len(shape) < 2 or (len(shape) == 2 and shape[0] == 1)
+    if not hasattr(limit, "shape"):
+        return np.ndim(np.array(limit, dtype=object)) < 2
+    return len(limit.shape) < 2 or limit.shape[0] == 1
 
 
-def _per_column(name: str, limit: Any) -> Array:
+def column_limits(name: str, limit: Any) -> Array:
+    """Return a limit for all columns, or one for each, in shape (1, 1) or (1, n); raise InputError if it is invalid."""
     try:
         found = np.asarray(limit, np.float64).reshape(1, -1)
     except (TypeError, ValueError) as reason:
-        raise InputError(f"{name} must be a number, one for each column or a matrix; got {limit!r}.") from reason
-    wrong = np.isnan(found) | (found < 0)
-    if wrong.any() or (name == "lower" and np.isinf(found).any()):
-        raise InputError(f"{name} must be nonnegative{' and finite' if name == 'lower' else ''}; got {limit!r}.")
+        what = f"a number, one for each column or a matrix; got {reprlib.repr(limit)}"
+        raise InputError(f"{name} must be {what}.") from reason
+    wrong = np.isnan(found) | (found < 0) | (np.isinf(found) & (name == "lower"))
+    if wrong.any():
+        finite = " and finite" if name == "lower" else ""
+        raise InputError(f"{name} must be nonnegative{finite}; got {found[wrong][0]}.")
     return found
+
+
+def check_order(lower: Array, upper: Array) -> None:
+    """Raise InputError unless every lower limit is below the upper one."""
+    if (lower >= upper).any():
+        column = int(np.argmax(lower >= upper))
+        got = f"lower {lower[column]:g} and upper {upper[column]:g} in column {column}"
+        raise InputError(f"lower must be below upper; got {got}.")
 
 
 def _row(name: str, limit: Any, n: int) -> Array:
@@ -172,8 +200,3 @@ def _row(name: str, limit: Any, n: int) -> Array:
     if found.size not in (1, n):
         raise InputError(f"{name} must be a number, one for each of the {n} columns, or a matrix; got {found.size}.")
     return np.array(np.broadcast_to(found, (1, n)))
-
-
-def _example(lower: Array, upper: Array) -> str:
-    column = int(np.argmax(lower >= upper))
-    return f"lower {lower[0, column]:g} and upper {upper[0, column]:g} in column {column}"

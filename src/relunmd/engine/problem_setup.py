@@ -94,6 +94,8 @@ def executor_for(X: Source, dtype: np.dtype[Any], n_threads: int) -> Executor:
 
 def wide_type(X: Any, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The float type in which entries are checked: that of the computation if X has it, else float64."""
+    if X.observation is not None and X.observation.beside:  # Weights may be of any size.
+        return np.dtype(np.float64)
     return dtype if X.dtype.newbyteorder("=") == dtype else np.dtype(np.float64)
 
 
@@ -175,7 +177,9 @@ def _first(raw: Matrix, executor: Executor, negative: bool) -> str:
 
 
 def _first_block(x: Block, rows: Rows, out: Rows, *, negative: bool) -> Sums:
-    nan_is_missing = x.matrix.observation is not None and (x.matrix.observation.nan or x.matrix.stored_only)
+    nan_is_missing = x.matrix.observation is not None and x.matrix.observation.nan
+    if x.matrix.stored_only:
+        return _first_stored(x, negative)
     for tile in x.tiles():
         known = tile.known
         wrong = tile.X < 0 if negative else ~np.isfinite(tile.X)
@@ -186,4 +190,17 @@ def _first_block(x: Block, rows: Rows, out: Rows, *, negative: bool) -> Sums:
         if wrong.any():
             i, j = np.argwhere(wrong)[0].tolist()
             return {"places": [(x.rows.start + tile.rows.start + i, j, float(tile.X[i, j]))]}
+    return {"places": []}
+
+
+def _first_stored(x: Block, negative: bool) -> Sums:
+    for at in x.strips:
+        stored = x.whole(at).stored()
+        values, columns, starts = stored.rows
+        wrong = values < 0 if negative else ~np.isfinite(values)
+        wrong &= stored.weights > 0 if len(stored.weights) else True
+        if wrong.any():
+            k = int(np.argmax(wrong))
+            row = x.rows.start + at.start + int(np.searchsorted(starts, k, side="right")) - 1
+            return {"places": [(row, int(columns[k]), float(values[k]))]}
     return {"places": []}

@@ -90,7 +90,7 @@ def fit_rows(
     shared = {"solver": solver, "max_steps": max_steps, "initial": _InitialValues.of(solver, known)}
     wanted: dict[str, Wanted] = {"W": len(H), "row_errors": (1, np.dtype(np.float64))}
     out, sums = problem.run(_fit_block, None if W0 is None else {"W0": W0}, wanted, **shared)
-    shares = sums["positive"] / problem.shape[0]
+    shares = sums["positive"] / np.maximum(sums["counted"], 1)
     return RowFit(out.W, sums["squares"], out.row_errors, shares, int(sums["limited"]))
 
 
@@ -192,13 +192,14 @@ class _Rows:
         kernels.begin_rows(self._rows, leak, self._solver.penalty)
         return self.facts[:, kernels.OBJECTIVE]
 
-    def positive(self) -> Array:
-        """Return the number of rows with a positive entry of WH, for each column; of known entries if these are few."""
-        columns = self._entries.known.columns
+    def positive(self) -> tuple[Array, Array | int]:
+        """Return the number of positive entries of each column of WH, and of how many; of those that are there."""
+        columns, n = self._entries.known.columns, len(self._solver.Ht)
         if len(columns):
-            seen = (self._T > 0) & (self._entries.known.weights > 0)
-            return np.bincount(columns[seen], minlength=len(self._solver.Ht))
-        return np.asarray(np.count_nonzero(self._T > 0, axis=0))
+            seen = self._entries.known.weights > 0
+            positive, counted = (np.bincount(columns[where], minlength=n) for where in (seen & (self._T > 0), seen))
+            return positive, counted
+        return np.asarray(np.count_nonzero(self._T > 0, axis=0)), len(self.W)
 
     def blind(self) -> Array:
         """Return which rows have no positive entry of WH."""
@@ -311,7 +312,7 @@ def _best_multiples(X: Array, directions: Array, solver: _Solver) -> Array:
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")  # Also in the threads of the workers.
 def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, initial: _InitialValues, max_steps: int) -> Sums:
-    limited, positive, total = 0, x.sums((x.n_columns,)), 0.0
+    limited, positive, counted, total = 0, x.sums((x.n_columns,)), x.sums((x.n_columns,)), 0.0
     for entries in row_entries(x):
         at, of_x = entries.place, entries.of_x
         W = np.zeros((len(entries), len(solver.H)))
@@ -338,9 +339,10 @@ def _fit_block(x: Block, rows: Rows, out: Rows, *, solver: _Solver, initial: _In
         out.W[at] = np.ldexp(W, (exponent(solver.unit) - of_x)[:, None])
         out.row_errors[at, 0] = np.sqrt(squares / np.where(norms > 0, norms, 1.0))
         total += float(np.ldexp(squares, -2 * entries.of_scaled).sum())
-        positive += result.positive()
+        found = result.positive()
+        positive, counted = positive + found[0], counted + found[1]
         limited += int(unfinished.sum())
-    return {"limited": limited, "positive": positive, "squares": total}
+    return {"limited": limited, "positive": positive, "counted": counted, "squares": total}
 
 
 def _center_of(entries: RowEntries, solver: _Solver) -> Array | None:

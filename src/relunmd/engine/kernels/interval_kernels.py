@@ -70,7 +70,7 @@ def _clean(data: Array, factor: Any, known: Known, i: int, start: int, x: Array,
         weights = known.weights[i, start : start + count]
         for j in range(count):
             x[j] = x[j] if weights[j] > zero else zero
-            w[j] *= weights[j]
+            w[j] = w[j] * weights[j] if weights[j] > zero else zero
 
 
 @helper
@@ -185,16 +185,19 @@ def stored_residual(x: StoredRows, W: Tile, Ht: Tile, leak: float, squares: Sums
         w = W[i]
         for k in range(starts[i], starts[i + 1]):
             j = columns[k]
+            columns_out[k] = j
+            weight = x.weights[k] if len(x.weights) else one
+            if weight == zero:
+                values_out[k] = zero
+                continue
             h, t = Ht[j], zero
             for q in range(len(w)):
                 t += w[q] * h[q]
             lo, hi = _interval(values[k] * factor, x.lower[0, j], x.upper[0, j], infinity)
-            weight = x.weights[k] if len(x.weights) else one
             slope = one if t > zero else below
             e = _distance(max(t, zero), lo, hi, zero)
             d = _distance(slope * t, lo, hi, zero)
-            values_out[k] = weight * slope * d if weight > zero else zero
-            columns_out[k] = j
+            values_out[k] = weight * slope * d
             squares[i, 0] += np.float64(weight * e * e)
             squares[i, 1] += np.float64(weight * d * d)
     starts_out[W.shape[0]] = starts[W.shape[0]]
@@ -268,13 +271,13 @@ def _truncated_moments(lo: float, hi: float) -> tuple[float, float, float]:
 
 
 @kernel
-def truncated_normal(lo: DataValues, hi: DataValues, sigma: DataValues, mean: Values, variance: Values) -> None:
-    """mean, variance ← those of normal numbers, of the given means and σ, that lie in [lo, hi]."""
+def truncated_normal(lo: DataValues, hi: DataValues, sigma: DataValues, mean: Values, deviation: Values) -> None:
+    """mean, deviation ← mean and standard deviation of normal numbers, of given means and σ, that lie in [lo, hi]."""
     for k in range(len(mean)):
         s = np.float64(sigma[k])
         first, second, _ = _truncated_moments((lo[k] - mean[k]) / s, (hi[k] - mean[k]) / s)
         mean[k] = min(max(mean[k] + s * first, lo[k]), hi[k])
-        variance[k] = s * s * second
+        deviation[k] = s * math.sqrt(second)
 
 
 @kernel

@@ -183,10 +183,11 @@ class Tile:
         csr, scale = self.part.stored(self.place, matrix.dtype, matrix.scale, self.scratch)
         weights = csr.values[:0]
         if "weights" in matrix._known.beside:
-            beside = self.part.stored_beside("weights", self.place, matrix.dtype, self.scratch)
+            arguments = self.place, matrix.dtype, matrix.factor("weights"), self.scratch
+            beside, factor = self.part.stored_beside("weights", *arguments)
             if not (np.array_equal(beside.starts, csr.starts) and np.array_equal(beside.columns, csr.columns)):
                 raise InputError('weights must store the entries that X stores if missing_values="unstored".')
-            weights = read_only(beside.values * matrix.dtype.type(matrix.factor("weights")))
+            weights = read_only(beside.values * matrix.dtype.type(factor))
         return StoredRows(csr, weights, *matrix.limits, scale)
 
     def nonzeros(self, most: int, lift: float) -> Nonzeros | None:

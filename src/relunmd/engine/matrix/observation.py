@@ -113,7 +113,7 @@ class BundledRows(InMemory):
         (part, first), scratch = self.beside[name], scratch.beside(name)
         mask = name == "mask"
         wanted = _BYTE if mask and part.dtype.itemsize == 1 and not part.sparse else dtype
-        found, start, _ = part.tile(_moved(rows, first), columns, wanted, 1.0, scratch)
+        found, start, factor = part.tile(_moved(rows, first), columns, wanted, factor, scratch)
         found = found[:, start : start + columns.stop - columns.start]
         if factor != 1:
             found = np.multiply(found, factor, out=scratch.take("scaled", found.shape, dtype), casting="unsafe")
@@ -121,9 +121,11 @@ class BundledRows(InMemory):
             found = np.not_equal(found, 0, out=scratch.take("mask", found.shape, np.dtype(bool))).view(_BYTE)
         return read_only(np.ascontiguousarray(found, found.dtype if mask else dtype))
 
-    def stored_beside(self, name: str, rows: slice, dtype: np.dtype[Any], scratch: Scratch) -> CsrRows:
+    def stored_beside(
+        self, name: str, rows: slice, dtype: np.dtype[Any], factor: float, scratch: Scratch
+    ) -> tuple[CsrRows, float]:
         part, first = self.beside[name]
-        return part.stored(_moved(rows, first), dtype, 1.0, scratch.beside(name))[0]
+        return part.stored(_moved(rows, first), dtype, factor, scratch.beside(name))
 
 
 def _moved(rows: slice, first: int) -> slice:

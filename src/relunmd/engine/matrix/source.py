@@ -105,8 +105,10 @@ class InMemory(Source):
         """Return rows of a sparse matrix, and the factor by which they must still be multiplied."""
         raise NotImplementedError
 
-    def stored_beside(self, name: str, rows: slice, dtype: np.dtype[Any], scratch: Scratch) -> CsrRows:
-        """Return rows of a sparse matrix beside X."""
+    def stored_beside(
+        self, name: str, rows: slice, dtype: np.dtype[Any], factor: float, scratch: Scratch
+    ) -> tuple[CsrRows, float]:
+        """Return rows of a sparse matrix beside X times `factor`, and what they must still be multiplied by."""
         raise NotImplementedError
 
     def nonzeros(
