@@ -55,6 +55,8 @@ def test_nullable_integers():
     found = relunmd.decompose(frame, 1, missing_values=np.nan, random_state=0)
     assert found.fingerprint.missing == 2
     assert found.error < 1e-6
+    narrow = relunmd.decompose(pd.DataFrame(HOLES.astype(np.float32)), missing_values=np.nan, **RUN)
+    assert narrow.W.dtype == np.float32
 
 
 @pytest.mark.parametrize("algorithm", ["qn", "3b-factored", "a-em"])

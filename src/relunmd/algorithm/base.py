@@ -40,6 +40,8 @@ class Algorithm(ABC):
         Names in `keeps` that the history shows as columns.
     default_init : str
         What ``init="auto"`` means.
+    handles_missing : bool
+        Whether it supports missing, limited and weighted entries, as `look` does; False by default.
 
     See Also
     --------
@@ -70,7 +72,6 @@ class Algorithm(ABC):
     reports: ClassVar[Sequence[str]] = ()
     default_init: ClassVar[str] = "auto"
     handles_missing: ClassVar[bool] = False
-    """Whether it supports missing, limited and weighted entries, as `look` does."""
     dense_arrays: ClassVar[int] = 0
     """How many m×n arrays a run takes besides X; derived from `keeps` and `writes`."""
 

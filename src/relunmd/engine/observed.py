@@ -122,7 +122,8 @@ def _check_stored_only(X: Any, given: dict[str, Any]) -> None:
 
 def _with_missing(X: Any, nan: bool, stored_only: bool) -> Source:
     """Return X alone as a source."""
-    if nan and library_of(X) == "pandas" and not hasattr(getattr(X, "sparse", None), "to_coo"):
+    pandas = library_of(X) == "pandas" and not hasattr(getattr(X, "sparse", None), "to_coo")
+    if nan and pandas and np.asarray(X).dtype == object:  # As with pandas.NA.
         try:
             X = X.to_numpy(dtype=np.float64, na_value=np.nan)
         except (TypeError, ValueError) as reason:
