@@ -48,7 +48,7 @@ def scan(raw: Matrix, executor: Executor) -> Scan:
     if sums["crossed"]:
         raise InputError(f"lower must be below upper; got {sums['crossed']} entries where it is not.")
     missing, largest_weight = int(sums["missing"]), max(sums.get("weights.largest", []), default=1.0)
-    # What is the same everywhere says nothing: an empty mask, equal weights, limits that are none.
+    # Drop what has no effect: an empty mask, equal weights, limits of 0 or infinity.
     differs = {
         name: max(sums[f"{name}.largest"], default=0) > min(sums[f"{name}.smallest"], default=0)
         for name in known.beside

@@ -16,8 +16,6 @@ from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Source, TileData, read_only
 
 _BYTE = np.dtype(np.uint8)
-BESIDE = ("mask", "weights", "lower", "upper")
-"""The names of matrices beside X."""
 
 
 @dataclass(frozen=True, eq=False)
