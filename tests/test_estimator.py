@@ -551,7 +551,10 @@ class TestPartialFit:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_components": 0}, "n_components must be an integer between 1 and min(n_samples, n_features) = 12"),
+        (
+            {"n_components": 0},
+            "n_components must be 'auto' or an integer between 1 and min(n_samples, n_features) = 12",
+        ),
         ({"n_components": 13}, "got n_components=13 with n_samples=20, n_features=12"),
         ({"n_components": 2.0}, "got n_components=2.0"),
         ({"algorithm": "svd"}, "algorithm must be one of auto, naive"),

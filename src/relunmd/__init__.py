@@ -58,6 +58,11 @@ if TYPE_CHECKING:
     from relunmd.new_rows import FittedRows as FittedRows
     from relunmd.new_rows import fit_rows as fit_rows
     from relunmd.result import Decomposition as Decomposition
+    from relunmd.selection import FoldFit as FoldFit
+    from relunmd.selection import RankRow as RankRow
+    from relunmd.selection import RankSelection as RankSelection
+    from relunmd.selection import held_out_score as held_out_score
+    from relunmd.selection import select_rank as select_rank
 
     __version__: str
 
@@ -75,6 +80,7 @@ _NAMES = {
     "loop.callback": "Progress",
     "new_rows": "FittedRows fit_rows",
     "result": "Decomposition",
+    "selection": "FoldFit RankRow RankSelection held_out_score select_rank",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 for _place in _ALGORITHMS:

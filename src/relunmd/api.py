@@ -29,6 +29,7 @@ from relunmd.arguments import (
     check_limits,
     check_random_state,
     check_rank,
+    check_ridge,
     check_threads,
 )
 from relunmd.engine.distributed import Chunks, ClusterSource, is_distributed
@@ -56,6 +57,7 @@ def decompose(
     algorithm: str | Algorithm | Method = "auto",
     init: Initialization = "auto",
     *,
+    ridge: float = 0.0,
     target_error: float | None = None,
     tol: float = 1e-4,
     max_iter: int | None = 1000,
@@ -93,6 +95,10 @@ def decompose(
     init : str, Init, tuple (W0, H0) or Decomposition, default="auto"
         A name of `relunmd.inits()`, an initialization with settings, or initial factors. Factors of smaller rank are
         extended.
+    ridge : float, default=0
+        Adds ridge·‖X‖·(‖W‖² + ‖H‖²) to the squared error, for "qn" and "3b-factored": the error increases, W and H stay
+        small, and predictions of entries that were not seen improve. 1e-3 is weak, 1e-2 strong; `select_rank` chooses
+        it. The result is then the iterate with the smallest penalized error, to which `tol` applies as well.
     target_error : float, optional
         Stop when the relative error ‖X − max(0, WH)‖/‖X‖ is at most this.
     tol : float, default=1e-4
@@ -181,7 +187,7 @@ def decompose(
     with ExitStack() as stack:
         A = stack.enter_context(opened(X, EntryOptions(missing_values, mask, weights, lower, upper)))
         float_type, rank = check_dtype(dtype, A), check_rank(rank, A.shape)
-        method = check_algorithm(algorithm)
+        method = check_ridge(check_algorithm(algorithm), ridge)
         first = check_init(init, method, A.shape, rank, on_cluster=isinstance(A, ClusterSource))
         n_starts = check_count(n_starts, "n_starts")
         callbacks = check_callback(callback)
@@ -206,10 +212,11 @@ def decompose(
 
     log.info("%s: %s error %.6g", method.name, outcome.status.message, outcome.error)
     names: dict[str, Any] = {"algorithm": method.name, "init": first.name, "settings": method.settings()}
-    return _result(outcome, total, problem.fingerprint, names)
+    return result_of(outcome, total, problem.fingerprint, names)
 
 
-def _result(outcome: Outcome, seconds: float, fingerprint: Fingerprint, names: dict[str, Any]) -> Decomposition:
+def result_of(outcome: Outcome, seconds: float, fingerprint: Fingerprint, names: dict[str, Any]) -> Decomposition:
+    """Return the result of a run; `names` has the algorithm, its settings and the initialization."""
     return Decomposition(
         outcome.W,
         outcome.H,

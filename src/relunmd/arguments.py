@@ -43,11 +43,12 @@ def check_dtype(dtype: Any, X: Any) -> np.dtype[Any]:
     return wanted
 
 
-def check_rank(rank: Any, shape: tuple[int, int]) -> int:
+def check_rank(rank: Any, shape: tuple[int, int], name: str = "rank") -> int:
     """Return the rank as an integer in 1…min(m, n)."""
     most = min(shape)
     if not _is_integer(rank) or not 1 <= int(rank) <= most:
-        raise InputError(f"rank must be an integer between 1 and min(m, n) = {most}; got {reprlib.repr(rank)}.")
+        what = "an integer" if name == "rank" else "integers"
+        raise InputError(f"{name} must be {what} between 1 and min(m, n) = {most}; got {reprlib.repr(rank)}.")
     return int(rank)
 
 
@@ -72,6 +73,15 @@ def check_penalty(penalty: Any, name: str = "penalty") -> float:
     found = _number(name, penalty, "a finite number of at least 0", 0, float(np.finfo(np.float64).max))
     if found is None:
         raise InputError(f"{name} must be a finite number of at least 0; got None.")
+    return found
+
+
+def check_share(value: Any, name: str) -> float:
+    """Return a number above 0 and at most 0.5."""
+    what = "a number above 0 and at most 0.5"
+    found = _number(name, value, what, 0, 0.5)
+    if not found:
+        raise InputError(f"{name} must be {what}; got {value!r}.")
     return found
 
 

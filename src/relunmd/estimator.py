@@ -33,8 +33,9 @@ class ReLUNMD(FittedTransformer):
 
     Parameters
     ----------
-    n_components : int, default=2
-        The rank, between 1 and min(n_samples, n_features).
+    n_components : int or "auto", default=2
+        The rank, between 1 and min(n_samples, n_features). "auto" chooses it by `select_rank` in `fit`, which takes
+        some ten times as long.
     algorithm : str, Algorithm or callable, default="auto"
         A name of `relunmd.algorithms()`, or an algorithm such as ``relunmd.QuasiNewton(memory=20)``; see `decompose`.
     init : str, Init, tuple (W0, H0) or Decomposition, default="auto"
@@ -47,10 +48,10 @@ class ReLUNMD(FittedTransformer):
         Maximum number of seconds for initialization and iterations; the row solve at the end is not cut short.
     target_error : float or None, default=None
         Stop when the relative error is at most this.
-    ridge : float, default=0.0
+    ridge : float or "auto", default=0.0
         Adds ridge·‖X‖·(‖W‖² + ‖H‖²) to the squared error, for "qn" and "3b-factored"; in `transform` ridge·‖X‖·‖w‖² for
-        each row, with ‖X‖ of the training data. The point with the best error is returned, so values well above 0.01
-        are of little use.
+        each row, with ‖X‖ of the training data. "auto" chooses it by `select_rank` in `fit`, with the rank if that is
+        "auto" too.
     missing_values : {None, np.nan, "unstored"}, default=None
         Which entries are missing, here and in new rows: none, those that are NaN, or those that a sparse X does not
         store. Errors and scores are then those of the other entries.
@@ -93,6 +94,8 @@ class ReLUNMD(FittedTransformer):
         Why the fit ended. Not after `partial_fit`.
     n_samples_seen_ : int
         Number of rows used so far.
+    selection_ : RankSelection
+        How the rank and the ridge were chosen, if one of them is "auto".
 
     See Also
     --------
@@ -127,7 +130,7 @@ class ReLUNMD(FittedTransformer):
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | str = 2,
         *,
         algorithm: str | Algorithm = "auto",
         init: Initialization = "auto",
@@ -135,7 +138,7 @@ class ReLUNMD(FittedTransformer):
         max_iter: int | None = 1000,
         max_time: float | None = None,
         target_error: float | None = None,
-        ridge: float = 0.0,
+        ridge: float | str = 0.0,
         missing_values: float | str | None = None,
         lower: ArrayLike | None = None,
         upper: ArrayLike | None = None,
@@ -279,6 +282,9 @@ class ReLUNMD(FittedTransformer):
     def score(self, X: Any, y: Any = None) -> float:
         """Return minus the relative error ‖X − max(0, WH)‖ / ‖X‖ with W = transform(X).
 
+        W is fitted to the very entries that are scored, so the score never prefers a smaller rank or a ridge: it
+        measures compression. To choose the rank use `select_rank` or the scorer `held_out_score`.
+
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
@@ -344,7 +350,7 @@ class ReLUNMD(FittedTransformer):
         if not fitted:
             self._first_batch(A)
             return self
-        if self.n_components != self.n_components_:
+        if self.n_components not in ("auto", self.n_components_):
             raise InputError(f"n_components must stay {self.n_components_}; got {self.n_components!r}. Use fit again.")
         state, found = learn_rows(
             A,

@@ -26,7 +26,7 @@ from relunmd.result import Decomposition
 class MatrixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """A scikit-learn transformer of nonnegative matrices, wherever they are stored."""
 
-    n_components: int
+    n_components: int | str
     n_components_: int
     n_features_in_: int
     transform_max_iter: int
@@ -56,9 +56,11 @@ class MatrixTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _check_rank(self, shape: tuple[int, int]) -> None:
         rank, most = self.n_components, min(shape)
+        if isinstance(rank, str) and rank == "auto":
+            return
         if isinstance(rank, bool) or not isinstance(rank, numbers.Integral) or not 1 <= int(rank) <= most:
             raise InputError(
-                f"n_components must be an integer between 1 and min(n_samples, n_features) = {most}; got "
+                f"n_components must be 'auto' or an integer between 1 and min(n_samples, n_features) = {most}; got "
                 f"n_components={rank!r} with n_samples={shape[0]}, n_features={shape[1]}."
             )
 

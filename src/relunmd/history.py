@@ -74,11 +74,13 @@ class History:
     time : ndarray
         Seconds since the call.
     error : ndarray
-        Relative error of the factors at that iteration. It may increase; the smallest is that of the result.
+        Relative error of the factors at that iteration. It may increase; the smallest is that of the result
+        (with a ridge, the one with the smallest penalized error).
     passes : ndarray of int
         Passes over X (or over an array of its size) so far, including the initialization.
     extra : dict of str to ndarray
         Columns that only some algorithms have (``beta``, ``sigma2``, ``log_likelihood`` …); each is also an attribute.
+    criterion
     columns
 
     Examples
@@ -143,6 +145,11 @@ class History:
         """
         main = {name: columns.get(name, np.array([])) for name in MAIN_COLUMNS}
         return cls(**main, extra={name: column for name, column in columns.items() if name not in MAIN_COLUMNS})
+
+    @property
+    def criterion(self) -> Array:
+        """What the run minimizes: the column ``penalized`` of a run with a ridge, else the error."""
+        return self.extra.get("penalized", self.error)
 
     @property
     def columns(self) -> dict[str, Array]:

@@ -101,8 +101,8 @@ class Decomposition:
 
     @property
     def best_iter(self) -> int:
-        """Iteration of W and H, the one with the smallest error."""
-        return int(self.history.error.argmin())
+        """Iteration of W and H, the one with the smallest error, or penalized error with a ridge."""
+        return int(self.history.criterion.argmin())
 
     @property
     def shape(self) -> tuple[int, int]:

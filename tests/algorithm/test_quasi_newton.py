@@ -215,6 +215,7 @@ def test_when_no_step_helps_the_pairs_go_first_and_then_the_level(open_problem):
         (state.W,) * 2,
         (state.W,) * 2,
         1.0,
+        1.0,
         np.inf,
         (),
         0,

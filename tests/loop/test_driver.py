@@ -94,8 +94,8 @@ def test_an_exact_fit_stops():
 
 
 def test_the_target_goes_before_the_other_reasons():
-    assert Limits(0.5, 0.1, 0, 1.0).reached([0.4], 5.0) is Status.TARGET
-    assert Limits(None, 0.1, 0, 1.0).reached([0.4], 5.0) is Status.MAX_ITER
+    assert Limits(0.5, 0.1, 0, 1.0).reached(0.4, [0.4], 5.0) is Status.TARGET
+    assert Limits(None, 0.1, 0, 1.0).reached(0.4, [0.4], 5.0) is Status.MAX_ITER
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, "nan in H"])

@@ -148,7 +148,7 @@ class TestRebuiltRows:
         trajectory.record(Limits(), 9.0, 9)
         assert trajectory.history.error.tolist() == [0.9, 0.5, 0.4]
         assert trajectory.history.iteration.tolist() == [0, 1, 2]
-        assert trajectory.best[2] == trajectory._best_errors[-1] == 0.4
+        assert trajectory.best.error == trajectory._criteria[-1] == 0.4
 
     def test_so_does_a_better_one(self):
         trajectory = trajectory_of([0.9, 0.5, 0.3, 0.2, 0.25])

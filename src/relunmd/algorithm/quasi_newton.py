@@ -21,6 +21,7 @@ docs/background/flagship.md describes the method; in short:
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -87,6 +88,8 @@ class QuasiNewton(Algorithm):
     keeps = {
         # The gradient there, half of F² with the ridge's term, and the leak.
         "by_W": "mr", "by_H": "nr", "objective": float, "leak": float,
+        # The error with the ridge's term.
+        "penalized": float,
         # (HHᵀ + εI)⁻¹ of some steps ago, its counterpart for H, and the number of steps since.
         "metric_W": "rr float64", "metric_H": "rr float64", "age": int,
         # Inner products of the pairs and the gradient, see `Products`.
@@ -98,7 +101,8 @@ class QuasiNewton(Algorithm):
         "recent": "q float64", "patience": float,
         # The best end of a round so far; the error of the truncated SVD, infinite if it plays no part; whether it was
         # computed; the number of steps without those of 3B.
-        "best_W": "mr", "best_H": "rn", "best_error": float, "baseline": float, "compared": bool, "steps": int,
+        "best_W": "mr", "best_H": "rn", "best_error": float, "best_penalized": float,
+        "baseline": float, "compared": bool, "steps": int,
         # The pairs, oldest first: steps and changes of the gradient.
         "s_W": "k * mr float32", "y_W": "k * mr float32", "s_H": "k * nr float32", "y_H": "k * nr float32",
         # The state of 3B during the warm-up.
@@ -119,13 +123,14 @@ class QuasiNewton(Algorithm):
         return exact or (self.tol_applies(state) and state.g_Mg <= 0)
 
     def columns(self, state: State) -> dict[str, float]:
-        return {"leak": state.leak, "step": state.accepted, "pairs": float(len(state.s_W))}
+        found = {"leak": state.leak, "step": state.accepted, "pairs": float(len(state.s_W))}
+        return found | ({"penalized": state.penalized} if self.ridge else {})
 
     def start(self, problem: Problem, W: Array, H: Array) -> State:
         if self.warm_up == 0:
             return self.step(problem, self._unevaluated(problem, W, H))
         warm = self._first.first_state(problem, *balanced(W, H))
-        return self._unevaluated(problem, warm.W, warm.H).replace(error=warm.error, warm=warm)
+        return self._unevaluated(problem, warm.W, warm.H).replace(error=warm.error, penalized=warm.penalized, warm=warm)
 
     @property
     def _first(self) -> ThreeBlockFactored:
@@ -135,7 +140,8 @@ class QuasiNewton(Algorithm):
         """A step of 3B; after the last, evaluate its result."""
         if state.age < self.warm_up:
             warm = self._first.next_state(problem, warm)
-            return state.replace(W=warm.W, H=warm.H, error=warm.error, age=state.age + 1, warm=warm)
+            found = {"error": warm.error, "penalized": warm.penalized}
+            return state.replace(W=warm.W, H=warm.H, age=state.age + 1, warm=warm, **found)
         return self.step(problem, self._unevaluated(problem, warm.W_plain, warm.H_plain))
 
     def _unevaluated(self, problem: Problem, W: Array, H: Array) -> State:
@@ -146,6 +152,7 @@ class QuasiNewton(Algorithm):
             W,
             H,
             np.inf,
+            penalized=np.inf,
             by_W=np.zeros_like(W),
             by_H=np.zeros_like(H.T, order="C"),
             objective=np.inf,
@@ -162,6 +169,7 @@ class QuasiNewton(Algorithm):
             best_W=W,
             best_H=H,
             best_error=np.inf,
+            best_penalized=np.inf,
             baseline=np.inf,
             compared=self.ridge > 0,
             steps=0,
@@ -220,7 +228,8 @@ def _planned(state: State) -> tuple[State, Direction | None]:
 def _known(state: State, trial: Trial, pairs: slice) -> State:
     """The state with what the pass found; the next step size is 1."""
     metric = {"metric_W": trial.metric[0], "metric_H": trial.metric[1]}
-    found = {"error": trial.error, "by_W": trial.by_W, "by_H": trial.by_H, "objective": trial.objective}
+    found: dict[str, Any] = {"error": trial.error, "penalized": trial.penalized, "objective": trial.objective}
+    found |= {"by_W": trial.by_W, "by_H": trial.by_H}
     return state.replace(**found, **metric, **vars(trial.products.part(pairs)), step=1.0, trials=0)
 
 
@@ -256,7 +265,8 @@ def _compared(problem: Problem, state: State) -> State:
         W, H, error = _truncated(problem, _EXACT)
     if not error < min(state.error, state.best_error):
         return state.replace(compared=True)
-    return state.replace(compared=True, baseline=error, best_W=W, best_H=H, best_error=error)
+    best = {"best_W": W, "best_H": H, "best_error": error, "best_penalized": error}
+    return state.replace(compared=True, baseline=error, **best)
 
 
 def _not_behind(problem: Problem, state: State) -> State:
@@ -277,8 +287,9 @@ def _next_level(state: State) -> State:
         leak = _SMALLER_LEAK * state.leak
         return state.replace(leak=leak if leak >= _LEAST_LEAK else ERROR, step=0.0)
     beaten = state.error > state.baseline
-    if state.error < state.best_error:
-        state = state.replace(best_W=state.W, best_H=state.H, best_error=state.error)
-    again = state.replace(W=state.best_W, H=state.best_H, error=state.best_error, baseline=np.inf, step=0.0)
-    again = _without_pairs(again).replace(step=0.0)
+    if state.penalized < state.best_penalized:
+        best = {"best_error": state.error, "best_penalized": state.penalized}
+        state = state.replace(best_W=state.W, best_H=state.H, **best)
+    again = state.replace(W=state.best_W, H=state.best_H, error=state.best_error, penalized=state.best_penalized)
+    again = _without_pairs(again).replace(step=0.0, baseline=np.inf)
     return again if beaten else again.replace(leak=_SMALLER_LEAK, patience=_LESS_PATIENCE * state.patience)

@@ -37,6 +37,7 @@ class Trial:
     s: tuple[Array, Array]
     y: tuple[Array, Array]
     error: float
+    penalized: float
     objective: float
     metric: tuple[Array, Array]
     age: int
@@ -105,6 +106,7 @@ def evaluate(problem: Problem, state: State, direction: Direction | None, penalt
         s=(out.s, s_H),
         y=(out.y, y_H),
         error=problem.relative(error_squares),
+        penalized=problem.relative(error_squares + penalty * norms),
         objective=(objective_squares + penalty * norms) / 2,
         metric=(metric_W, metric_H),
         age=0 if renew else state.age + 1,

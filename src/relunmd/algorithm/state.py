@@ -78,6 +78,11 @@ class State:
         """
         return State(**(vars(self) | changes))
 
+    @property
+    def criterion(self) -> float:
+        """What the run minimizes: ``penalized`` if the algorithm keeps it, else the error."""
+        return float(vars(self).get("penalized", self.error))
+
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...

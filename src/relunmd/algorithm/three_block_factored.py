@@ -77,18 +77,22 @@ class ThreeBlockFactored(Algorithm):
         "H_before": "rn",
         "objective": float,
         "latent": float,
+        "penalized": float,
         "beta": float,
         "restarted": bool,
     }
-    reports = ("latent", "beta", "restarted")
     beta: float = setting(0.8, ge=0, lt=1)
     adapt: bool = setting(True)
     ridge: float = setting(0.0, ge=0)
 
+    def columns(self, state: State) -> dict[str, float]:
+        names = ("latent", "beta", "restarted", "penalized")[: 4 if self.ridge else 3]
+        return {name: float(getattr(state, name)) for name in names}
+
     def start(self, problem: Problem, W: Array, H: Array) -> State:
         if self.ridge > 0:
             W, H = balanced(W, H)
-        numbers = {"objective": np.inf, "latent": np.inf, "beta": self.beta, "restarted": True}
+        numbers = {"objective": np.inf, "latent": np.inf, "penalized": np.inf, "beta": self.beta, "restarted": True}
         return self.step(problem, State(W, H, np.inf, W_plain=W, H_plain=H, W_before=W, H_before=H, **numbers))
 
     def step(self, problem: Problem, state: State) -> State:
@@ -129,6 +133,7 @@ class ThreeBlockFactored(Algorithm):
             H_before=H,
             objective=reached,
             latent=problem.relative(latent_squares),
+            penalized=problem.relative(error_squares + penalty * norms),
             beta=beta,
             restarted=rose,
         )

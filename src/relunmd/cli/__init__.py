@@ -4,6 +4,13 @@ Each file holds a group of commands. Commands import what they need when they ru
 that help is immediate.
 """
 
-from relunmd.cli import compare_command, data_commands, file_commands, fit_command, impute_command  # noqa: F401
+from relunmd.cli import (  # noqa: F401
+    compare_command,
+    data_commands,
+    file_commands,
+    fit_command,
+    impute_command,
+    rank_command,
+)
 from relunmd.cli.process import main as main
 from relunmd.cli.process import run as run

@@ -183,7 +183,9 @@ def one_line(message: str) -> str:
 
     line = re.sub(rf"(?<![\w/\\.-])({_ARGUMENTS})(?![\w/\\-]|\.\w)", option, line)  # Not within a path.
     line = re.sub(
-        r"^(rank|tol|dtype|init|checkpoint|ridge|names|algorithms|ranks|starts|seed) must", r"--\1 must", line
+        r"^(rank|tol|dtype|init|checkpoint|ridge|ridges|names|algorithms|ranks|share|rule|starts|seed) must",
+        r"--\1 must",
+        line,
     )
     line = printable(line.replace("array=NAME", "--array NAME").replace("names=KIND", "--names"))
     return line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]} …"
@@ -221,6 +223,22 @@ def opened(path: str) -> Iterator["Opened"]:
             hint = how.get(found.entry.stored, "; set --array to choose another")
             say(f"{path}: {one_line(found.entry.note)}{hint}.", err=True)
         yield found
+
+
+def check_folder(output: str) -> Path:
+    """Return the path of a folder that exists or can be created; raise otherwise."""
+    from relunmd.io.atomic import check_path
+
+    place = check_path("The output", output)
+    if place.exists() and not place.is_dir():
+        raise InputError(f"The output must be a folder; got {output}, which is a file.")
+    try:
+        place.mkdir(exist_ok=True)
+    except OSError as reason:
+        raise InputError(
+            f"The output must be a folder in an existing folder that is writable; got {place}."
+        ) from reason
+    return place
 
 
 def check_output(output: str, *inputs: str, force: bool = False) -> Path:

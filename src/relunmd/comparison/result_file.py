@@ -126,7 +126,7 @@ class Results:
         self.folder = folder
         self.path = folder / self.FILE
         self._records: dict[str, Record] = {}
-        self._environment = _environment()
+        self._environment = environment()
         with self._writing():
             folder.mkdir(parents=True, exist_ok=True)
             self.path.touch()
@@ -231,7 +231,7 @@ def _kept_points(errors: Sequence[float]) -> list[int]:
     return sorted({*range(early), *later.tolist(), int(np.argmin(errors)), count - 1})
 
 
-def _environment() -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     """Return the machine and the versions, as far as results and times depend on them."""
     packages, facts = versions(), Path("/proc/cpuinfo")
     blas = {f"{found['internal_api']} {found['version']}" for found in threadpool_info() if found["user_api"] == "blas"}

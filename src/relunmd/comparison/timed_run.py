@@ -168,7 +168,7 @@ class Evaluator:
                     run.times.append(seconds)
                     run.errors.append(error)
                     best_errors.append(min(error, best_errors[-1]))
-                    reached = limits.reached(best_errors, seconds)
+                    reached = limits.reached(best_errors[-1], best_errors, seconds)
                     run.status = reached.message if reached else ""
                     if callback is not None:
                         callback(len(run.errors) - 1, error)

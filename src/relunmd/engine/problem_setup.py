@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from relunmd.engine import kernels
 from relunmd.engine.distributed import ClusterExecutor, ClusterSource, is_distributed, open_distributed
 from relunmd.engine.entry_checks import known_moments, scan
 from relunmd.engine.executor import Executor, Rows, Sums, ThreadExecutor
+from relunmd.engine.kernels import Held
 from relunmd.engine.matrix import Block, CsrSource, DenseSource, Matrix, Source, power_of_two_scale, refuse_masked
 from relunmd.engine.matrix.stored import StoredArray, StoredCsr, is_stored_array, is_stored_group
 from relunmd.engine.problem import Facts, Problem
@@ -136,6 +138,14 @@ def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: Executor,
     if facts.squares == 0 and not zeros_alone:
         raise InputError("X must have an entry above its limits lower; got none: W = 0, H = 0 fits X exactly.")
     return Problem(matrix, rank, facts, executor)
+
+
+def held_out_problem(problem: Problem, held: Held) -> Problem:
+    """Return the problem in which the entries of `held` are missing; one pass."""
+    known = problem.matrix.with_observation().observation
+    matrix = replace(problem.matrix, observation=replace(known, held=held))  # type: ignore[type-var]
+    facts = _facts(matrix, problem.executor, problem.facts.checksum, problem.facts.missing)
+    return replace(problem, matrix=matrix, facts=facts)
 
 
 def _facts(matrix: Matrix, executor: Executor, checksum: str, missing: int) -> Facts:

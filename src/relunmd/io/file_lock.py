@@ -11,11 +11,13 @@ import sys
 import threading
 import weakref
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
 from relunmd._util import printable
+from relunmd.errors import InputError
 
 log = logging.getLogger("relunmd")
 
@@ -92,6 +94,21 @@ class FileLock:
                 with suppress(OSError):  # Another process has opened it, or the folder is read-only.
                     self._path.unlink()
                 self._close()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Context manager that holds the lock; InputError if another run has it."""
+        try:
+            self.acquire()
+        except LockedError as reason:
+            raise InputError(
+                f"checkpoint must not be in use by another run. {self._place} is in use by {reason}. Wait until that "
+                "run ends, or name another file."
+            ) from reason
+        try:
+            yield
+        finally:
+            self.release()
 
     def _locked(self) -> int | None:
         """Return the descriptor of the locked file; None if its holder has removed it in the meantime."""

@@ -21,7 +21,7 @@ from relunmd.engine.problem import Fingerprint
 from relunmd.errors import FileError, InputError, RelunmdError
 from relunmd.io.archive import file_errors, plain, read_archive, write_archive
 from relunmd.io.atomic import remove_partials
-from relunmd.io.file_lock import FileLock, LockedError
+from relunmd.io.file_lock import FileLock
 from relunmd.loop.snapshot import Snapshot
 
 Array = NDArray[Any]
@@ -101,17 +101,8 @@ class Checkpoint:
 
         A checkpoint that is still being written when the run is interrupted keeps the lock until it is on disk.
         """
-        try:
-            self._lock.acquire()
-        except LockedError as reason:
-            raise InputError(
-                f"checkpoint must not be in use by another run. {self.place} is in use by {reason}. Wait until that "
-                "run ends, or name another file."
-            ) from reason
-        try:
+        with self._lock.held():
             yield
-        finally:
-            self._lock.release()
 
     def open(self) -> Snapshot | None:
         """Read the file, if it exists and belongs to the same run."""

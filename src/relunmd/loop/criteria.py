@@ -32,17 +32,19 @@ class Limits:
     max_iter: int | None = 1000
     max_time: float | None = None
 
-    def reached(self, best_errors: list[float], seconds: float, tol_iterations: int | None = None) -> Status | None:
-        """Return the reason to stop after an iteration, given the best error up to each.
+    def reached(
+        self, error: float, criteria: list[float], seconds: float, tol_iterations: int | None = None
+    ) -> Status | None:
+        """Return the reason to stop after an iteration, given the error and the smallest criterion up to each.
 
         `tol` applies to the last `tol_iterations` only, to all if that is None.
         """
-        error, iteration = best_errors[-1], len(best_errors) - 1
+        iteration = len(criteria) - 1
         if self.target_error is not None and error <= self.target_error:
             return Status.TARGET
         if self.tol > 0 and (iteration if tol_iterations is None else tol_iterations) >= WINDOW:
-            earlier = best_errors[-1 - WINDOW]
-            if earlier - error <= self.tol * earlier:
+            earlier = criteria[-1 - WINDOW]
+            if earlier - criteria[-1] <= self.tol * earlier:
                 return Status.CONVERGED
         if self.max_iter is not None and iteration >= self.max_iter:
             return Status.MAX_ITER

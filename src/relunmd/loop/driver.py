@@ -43,6 +43,8 @@ class Outcome:
     status: Status
     history: History
     init_time: float
+    factors: tuple[Any, Array] = (None, np.empty((0, 0)))
+    """W and H as the iterations left them, in the units of the problem, where its rows are."""
     failure: Exception | None = None
     """What a pass over X raised, if the status is READ_FAILED."""
 
@@ -181,7 +183,7 @@ class Run:
         """Call the callbacks with the state of a trajectory, and end the run if they or a limit ask for it."""
         wishes = []
         if self._callbacks:
-            progress = Progress(self.problem, trajectory, self.race.leader.best[2])
+            progress = Progress(self.problem, trajectory, self.race.leader.best.error)
             with self.problem.executor.users_code():
                 wishes = [callback(progress) for callback in self._callbacks]  # All are called, any may end the run.
         self._end_by_limit(trajectory)
@@ -211,10 +213,11 @@ class Run:
 
     def _outcome(self) -> Outcome:
         winner = self.race.leader
-        W, H = canonical(self.problem, *winner.best[:2])
+        factors = winner.best[:2]
+        W, H = canonical(self.problem, *factors)
         interrupted = self.problem.executor.interrupted()  # After the last pass.
         status = Status.INTERRUPTED if interrupted else self._stopped or Status.MAX_ITER
-        return Outcome(W, H, winner.best[2], status, winner.history, winner.init_time, self._failure)
+        return Outcome(W, H, winner.best.error, status, winner.history, winner.init_time, factors, self._failure)
 
 
 def solve(

@@ -27,7 +27,7 @@ _WIDTH = 16
 _RECENT = 20
 """Iterations over which the speed is averaged."""
 _COMPILING_AFTER = 3.0
-_FIRST_LINE, _LONGEST_SILENCE = 1.0, 60.0
+FIRST_LINE, LONGEST_SILENCE = 1.0, 60.0
 """Seconds between the first two plain lines; the interval doubles up to the longest."""
 
 
@@ -133,7 +133,7 @@ class ProgressDisplay(LiveDisplay):
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT)
         self._iteration = self._initializations = 0
         self._cluster: list[str] = []
-        self._seconds, self._interval, self._next_line = 0.0, _FIRST_LINE, 0.0
+        self._seconds, self._interval, self._next_line = 0.0, FIRST_LINE, 0.0
         self._line_is_due = False
 
     def __exit__(self, *exception: object) -> None:
@@ -157,7 +157,7 @@ class ProgressDisplay(LiveDisplay):
         self.check()
         if self.live is None and self._seen - self._begun >= self._next_line:
             self._next_line = self._seen - self._begun + self._interval
-            self._interval = min(2 * self._interval, _LONGEST_SILENCE)
+            self._interval = min(2 * self._interval, LONGEST_SILENCE)
             self._print_line()
         return False
 

@@ -37,7 +37,7 @@ class Race:
 
     @property
     def leader(self) -> Trajectory:
-        return min(self.trajectories, key=lambda trajectory: trajectory.best[2])
+        return min(self.trajectories, key=lambda trajectory: trajectory.best.criterion)
 
     @property
     def waiting(self) -> Trajectory | None:
@@ -61,7 +61,7 @@ class Race:
         """Drop the worse half; return False if one is left, or if with more iterations others might still win."""
         if len(self.trajectories) == 1 or any(t.status is Status.MAX_ITER for t in self.trajectories):
             return False
-        self.trajectories.sort(key=lambda trajectory: trajectory.best[2])
+        self.trajectories.sort(key=lambda trajectory: trajectory.best.criterion)
         del self.trajectories[(len(self.trajectories) + 1) // 2 :]
         self._round *= 2
         for trajectory in self.trajectories:

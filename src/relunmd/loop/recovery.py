@@ -81,7 +81,7 @@ class Recovery:
         run.check_limits()
         leader, seconds = run.race.leader, run.clock.seconds()
         told = "Resuming from %s: iteration %d, error %.6g, after %.1f s"
-        log.info(told, checkpoint.place, leader.iteration, leader.best[2], seconds)
+        log.info(told, checkpoint.place, leader.iteration, leader.best.error, seconds)
 
     def recover(self, reason: RowsLostError) -> None:
         """Return to the last snapshot, else to the checkpoint, else start again, else recompute W from X and H.
@@ -123,7 +123,7 @@ class Recovery:
         """Continue each trajectory from its best H, with the best rows for it."""
         run, states = self._run, []
         for trajectory in run.race.trajectories:
-            H = trajectory.best[1]
+            H = trajectory.best.H
             with run.reading():
                 W = fit_rows(run.problem, H).W * run.problem.dtype.type(run.problem.matrix.scale)
             state = run.first_state(W, H)
@@ -178,7 +178,7 @@ class Recovery:
     def _check_best(self) -> None:
         """Check that the best factors have the stored error on this X: a fingerprint does not see rows exchanged."""
         run = self._run
-        W, H, error = run.race.leader.best
+        W, H, error, _ = run.race.leader.best
         found = run.problem.error(W, H)
         run.problem.executor.passes = run.recorded[1]
         if not abs(found - error) <= 1e-3 * error + 1e-5:

@@ -1,8 +1,9 @@
 """The iterations from one initialization: state, history, best point."""
 
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from relunmd.algorithm import Algorithm, State
 from relunmd.engine.problem import Problem
@@ -11,6 +12,21 @@ from relunmd.history import History, Status
 from relunmd.io.archive import amount, count
 from relunmd.loop.criteria import Limits
 from relunmd.loop.snapshot import Snapshot
+
+Array = NDArray[Any]
+
+
+class Best(NamedTuple):
+    """The best factors so far, their error, and what the run minimizes: the penalized error with a ridge."""
+
+    W: Any
+    H: Array
+    error: float
+    criterion: float
+
+    @classmethod
+    def of(cls, state: State) -> Self:
+        return cls(state.W, state.H, state.error, state.criterion)
 
 
 class Trajectory:
@@ -21,11 +37,12 @@ class Trajectory:
         self.init_time = init_time
         self.goal = goal
         """The iteration up to which it may run for now."""
-        self.best = state.W, state.H, state.error
+        self.best = Best.of(state)
         self.status: Status | None = None
         self._algorithm = algorithm
         self._rows: list[dict[str, float]] = []
-        self._best_errors: list[float] = []
+        self._criteria: list[float] = []
+        """The smallest criterion up to each iteration."""
         self._tol_iterations = -1
         """Iterations since `tol` applies."""
 
@@ -49,11 +66,11 @@ class Trajectory:
     def record(self, limits: Limits, seconds: float, passes: int) -> None:
         """Add the state to the history, and check the limits."""
         state = self.state
-        if state.error < self.best[2]:
-            self.best = state.W, state.H, state.error
+        if state.criterion < self.best.criterion:
+            self.best = Best.of(state)
         row = {"iteration": len(self._rows), "time": seconds, "error": state.error, "passes": passes}
         self._rows.append(row | self._algorithm.columns(state))
-        self._best_errors.append(self.best[2])
+        self._criteria.append(self.best.criterion)
         self._tol_iterations = self._tol_iterations + 1 if self._algorithm.tol_applies(state) else -1
         self.check(limits, seconds)
 
@@ -64,28 +81,29 @@ class Trajectory:
         best iteration, and the state is recorded next: the smallest error is that of the best factors again, and `tol`
         applies to the iterations from here on.
         """
-        errors = [row["error"] for row in self._rows]
-        length = next((i for i, error in enumerate(errors) if error <= state.error), int(np.argmin(errors)))
+        found = self.history.criterion.tolist()
+        length = next((i for i, value in enumerate(found) if value <= state.criterion), int(np.argmin(found)))
         removed = len(self._rows) - length
-        del self._rows[length:], self._best_errors[length:]
-        self.state, self.best, self._tol_iterations = state, (state.W, state.H, state.error), -1
+        del self._rows[length:], self._criteria[length:]
+        self.state, self.best, self._tol_iterations = state, Best.of(state), -1
         return removed
 
     def check(self, limits: Limits, seconds: float) -> None:
         """Set the status to the limit that is reached, if any."""
         if self.status is Status.FAILED:  # Retrying would fail again.
             return
-        self.status = limits.reached(self._best_errors, seconds, self._tol_iterations)
+        self.status = limits.reached(self.best.error, self._criteria, seconds, self._tol_iterations)
         if self.status is None and self._algorithm.finished(self.state):
             self.status = Status.CONVERGED
 
     def flatten(self) -> Snapshot:
         """All of it; the arrays are its own."""
-        W, H, error = self.best
+        W, H, error, criterion = self.best
         about = {
             "init_time": self.init_time,
             "goal": None if self.goal == np.inf else self.goal,
             "best_error": error,
+            "best_criterion": criterion,
             "tol_iterations": self._tol_iterations,
             "failed": self.status is Status.FAILED,
         }
@@ -101,6 +119,8 @@ class Trajectory:
         for name, array in snapshot.arrays.items():
             kind, _, rest = name.partition(".")
             parts[kind][rest] = array
+        if "best_criterion" not in about:  # A checkpoint of a development version.
+            _add_penalized(algorithm, parts["state"])
         try:
             state = algorithm.from_arrays(parts["state"])
         except InputError as reason:
@@ -111,10 +131,11 @@ class Trajectory:
         misfit = algorithm.misfit(state, problem) or algorithm.misfit(state.replace(W=W, H=H, error=error), problem)
         if misfit:
             raise ValueError(misfit)
-        found.best = W, H, error
+        criterion = amount(about.get("best_criterion", error), "best_criterion")
+        found.best = Best(W, H, error, criterion)
         found._restore_history(parts["history"])
         found._tol_iterations = count(about["tol_iterations"] + 1, "tol_iterations") - 1
-        if found._best_errors[-1] != error or found._tol_iterations > found.iteration:
+        if found._criteria[-1] != criterion or found._tol_iterations > found.iteration:
             raise ValueError("a history that does not lead to the best factors")
         found.status = Status.FAILED if about["failed"] else None
         return found
@@ -130,4 +151,11 @@ class Trajectory:
             raise ValueError("a history of other iterations")
         values = zip(*(column.tolist() for column in columns.values()), strict=True)
         self._rows = [dict(zip(columns, row, strict=True)) for row in values]
-        self._best_errors = np.minimum.accumulate(history.error).tolist()
+        self._criteria = np.minimum.accumulate(history.criterion).tolist()
+
+
+def _add_penalized(algorithm: Algorithm, arrays: dict[str, Any]) -> None:
+    """Add the penalized errors that a state of an earlier version lacks; without a ridge they are the errors."""
+    names = [name for name in algorithm.keeps if name.endswith("penalized")]
+    names += ["warm.penalized"] if "warm.error" in arrays else []
+    arrays |= {name: arrays[name.replace("penalized", "error")] for name in names}

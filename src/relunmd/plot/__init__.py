@@ -14,5 +14,6 @@ dash pattern and marker in all figures; they differ in lightness, so they remain
 
 from relunmd.plot.curves import convergence, error_by_rank, spectrum
 from relunmd.plot.image_sheets import components, reconstructions
+from relunmd.plot.rank_curves import rank_curve
 
-__all__ = ["components", "convergence", "error_by_rank", "reconstructions", "spectrum"]
+__all__ = ["components", "convergence", "error_by_rank", "rank_curve", "reconstructions", "spectrum"]

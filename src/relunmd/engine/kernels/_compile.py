@@ -52,6 +52,7 @@ DataOrBytes = Annotated[Array, _Kind("float or bytes", readonly=True)]
 """A tile of X, or of images as bytes, which are converted entry by entry."""
 BytesTile = Annotated[Array, _Kind(types.uint8, readonly=True)]
 """A tile of a mask."""
+WrittenBytes = Annotated[Array, _Kind(types.uint8)]
 Tile = Annotated[Array, _Kind("float")]
 Sums = Annotated[Array, _Kind(types.float64)]
 Float32Tile = Annotated[Array, _Kind(types.float32)]

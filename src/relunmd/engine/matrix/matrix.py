@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from relunmd.engine import kernels
-from relunmd.engine.kernels import Known, Nonzeros, StoredRows
+from relunmd.engine.kernels import Held, Known, Nonzeros, StoredRows
 from relunmd.engine.matrix.layout import RowLayout, cached
 from relunmd.engine.matrix.observation import Observation
 from relunmd.engine.matrix.scratch import Array, Scratch
@@ -103,6 +103,8 @@ class Tile:
     place: slice
     matrix: Matrix
     scratch: Scratch
+    first_row: int
+    """The first row of the tile in X."""
     _data: TileData | None = field(default=None, init=False)
     _X: Array | None = field(default=None, init=False)
 
@@ -156,6 +158,8 @@ class Tile:
         none = np.empty((0, 0), self.matrix.dtype)
         found = {"lower": lower, "upper": upper, "mask": none.astype(np.uint8), "weights": none}
         found |= {name: self._beside(name) for name in observation.beside}
+        if observation.held is not None:
+            found["mask"] = self._held_out(found["mask"], observation.held)
         return Known(**{name: read_only(array) for name, array in found.items()})
 
     @property
@@ -169,6 +173,14 @@ class Tile:
     def _beside(self, name: str) -> Array:
         matrix = self.matrix
         return self.part.tile_beside(name, self.place, self.columns, matrix.dtype, matrix.factor(name), self.scratch)
+
+    def _held_out(self, given: Array, held: Held) -> Array:
+        """Return the mask of the tile, with the entries that are held out."""
+        mask = self.scratch.take("held out", (self.n_rows, self.n_columns), np.dtype(np.uint8))
+        mask[:] = given if len(given) else 0
+        X, first, _ = self.data
+        kernels.mask_held_out(X, first, held, self.first_row, self.columns.start, mask)
+        return mask
 
     def bounds(self) -> tuple[Array, Array, Array]:
         """Return the ends of the interval of each entry, and its weight, 0 if it is missing; in scratch memory."""
@@ -188,6 +200,11 @@ class Tile:
             if not (np.array_equal(beside.starts, csr.starts) and np.array_equal(beside.columns, csr.columns)):
                 raise InputError('weights must store the entries that X stores if missing_values="unstored".')
             weights = read_only(beside.values * matrix.dtype.type(factor))
+        held = matrix._known.held
+        if held is not None:
+            weights = np.array(weights) if len(weights) else np.ones(len(csr.values), matrix.dtype)
+            kernels.weigh_held_out(csr, held, self.first_row, weights)
+            weights = read_only(weights)
         return StoredRows(csr, weights, *matrix.limits, scale)
 
     def nonzeros(self, most: int, lift: float) -> Nonzeros | None:
@@ -235,7 +252,7 @@ class Block:
     def _tile(self, rows: slice, columns: slice) -> Tile:
         start, stop = self.rows.start + rows.start, self.rows.start + rows.stop
         part, first = self.matrix.source.part(slice(start, stop), self.rows.stop, self.scratch)
-        return Tile(rows, columns, part, slice(start - first, stop - first), self.matrix, self.scratch)
+        return Tile(rows, columns, part, slice(start - first, stop - first), self.matrix, self.scratch, start)
 
     def theta(self, tile: Tile, W: Array, H: Array) -> Array:
         """Return the tile of Θ = WH in scratch memory; W has the rows of the block."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from relunmd.engine.kernels import CsrRows
+from relunmd.engine.kernels import CsrRows, Held
 from relunmd.engine.matrix.layout import cached
 from relunmd.engine.matrix.scratch import Array, Scratch
 from relunmd.engine.matrix.source import InMemory, Source, TileData, read_only
@@ -34,6 +34,8 @@ class Observation:
         Which matrices X comes with.
     largest_weight : float
         Weights are divided by it, so that none is above 1.
+    held : Held or None
+        Entries that are missing because they are held out.
     """
 
     lower: Array
@@ -42,6 +44,7 @@ class Observation:
     stored_only: bool = False
     beside: tuple[str, ...] = ()
     largest_weight: float = 1.0
+    held: Held | None = None
 
     @classmethod
     def none(cls, n_columns: int) -> "Observation":
@@ -57,7 +60,8 @@ class Observation:
     @property
     def plain(self) -> bool:
         """Whether nothing but the values of X matters."""
-        return not (self.nan or self.stored_only or self.beside or any(rows.stop for rows in self.limited))
+        rest = self.nan, self.stored_only, self.beside, self.held, *(rows.stop for rows in self.limited)
+        return not any(rest)
 
 
 class Bundle(Source):
