@@ -7,6 +7,7 @@ ORDER = [
     "identity",
     "compression",
     "counts",
+    "rank",
     "pipeline",
     "missing_pixels",
     "detection_limits",

@@ -346,10 +346,10 @@ class ReLUNMD(FittedTransformer):
             what = "X on Dask" if is_distributed(X) else "a group of stored arrays"
             raise InputError(f"partial_fit needs rows in memory; got {what}. Slice it into batches.")
         A = self._validated(X[...] if is_stored_array(X) else X, reset=not fitted)
-        ridge = getattr(self._method(), "ridge", 0.0)
         if not fitted:
             self._first_batch(A)
             return self
+        ridge = getattr(self._method(), "ridge", 0.0)
         if self.n_components not in ("auto", self.n_components_):
             raise InputError(f"n_components must stay {self.n_components_}; got {self.n_components!r}. Use fit again.")
         state, found = learn_rows(

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import logging
+import time
+import warnings
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from relunmd.algorithm import Algorithm
@@ -58,8 +61,12 @@ class FittedTransformer(MatrixTransformer):
         with self._opened(X, reset=True) as A:
             shape = shape_of(A)
             self._check_rank(shape)
+            begun = time.perf_counter()
             rank = self._choose(A)
-            d, found = self._fitted(A, rank, self._initial(A, shape, rank), self.max_iter)
+            limits = {"max_iter": self.max_iter, "max_time": self.max_time}
+            if self.max_time is not None and self._chosen_by_entries:
+                limits["max_time"] = max(1e-3, self.max_time - (time.perf_counter() - begun))
+            d, found = self._fitted(A, rank, self._initial(A, shape, rank), limits)
         self.history_ = d.history
         self.status_ = d.status
         self._warn_of_the_end(d, found)
@@ -70,7 +77,8 @@ class FittedTransformer(MatrixTransformer):
         self._check_rank(A.shape)
         limits = check_limits(self.target_error, self.tol, self.max_iter, self.max_time)
         most = _FIRST_BATCH if limits.max_iter is None else min(limits.max_iter, _FIRST_BATCH)
-        _, found = self._fitted(A, self._choose(A), self.init, most)
+        ends = {"max_iter": most, "max_time": self.max_time}
+        _, found = self._fitted(A, self._choose(A), self.init, ends)
         self.n_iter_ = 1
         self._warn_of_rows(found)
 
@@ -84,18 +92,22 @@ class FittedTransformer(MatrixTransformer):
             del self.selection_
         if not self._chosen_by_entries:
             return int(self.n_components)
-        names = ("max_iter", "max_time", "random_state", "n_jobs")
+        if not isinstance(self.init, str | Init):
+            raise InputError("init must be a name or an Init if n_components or ridge is 'auto'; got given factors.")
+        names = ("init", "max_iter", "max_time", "random_state", "n_jobs")
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
+        check_limits(None, self.tol, self.max_iter, self.max_time)
         options |= {"tol": max(self.tol, _SEARCH_TOL), "refit": False, "progress": bool(self.verbose)}
         options["ranks"] = None if self.n_components == "auto" else [self.n_components]
         options["ridges"] = "auto" if self.ridge == "auto" else (self.ridge,)
-        options["init"] = self.init if isinstance(self.init, str | Init) else "auto"
         with self._source(A) as source:
             X: Any = source
             found = select_rank(X, algorithm=check_algorithm(self.algorithm), **options)
         if found.ended_by == "Ctrl-C":  # It must end a grid search too.
             raise KeyboardInterrupt
         log.info("%s", found.sentence)
+        if found.ended_by:
+            warnings.warn(f"{found.sentence} Increase max_time.", ConvergenceWarning, stacklevel=4)
         self.selection_ = found
         return found.rank
 
@@ -105,12 +117,12 @@ class FittedTransformer(MatrixTransformer):
         return "auto" in [value for value in (self.n_components, self.ridge) if isinstance(value, str)]
 
     def _fitted(
-        self, A: Any, rank: int, init: Initialization, max_iter: int | None
+        self, A: Any, rank: int, init: Initialization, limits: dict[str, Any]
     ) -> tuple[Decomposition, FittedRows]:
         """The iterations, and the rows as `transform` finds them; nothing is stored if one of them fails."""
         check_count(self.transform_max_iter, "transform_max_iter")
-        names = ("target_error", "tol", "max_time", "random_state", "n_jobs", "n_starts")
-        options: dict[str, Any] = {name: getattr(self, name) for name in names} | {"max_iter": max_iter}
+        names = ("target_error", "tol", "random_state", "n_jobs", "n_starts")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names} | limits
         with self._source(A) as source:
             X: Any = source
             d = decompose(X, rank, self._method(), init, progress=bool(self.verbose), **options)
@@ -171,8 +183,12 @@ class FittedTransformer(MatrixTransformer):
 
     def _method(self) -> Algorithm:
         """The algorithm with the ridge of the estimator."""
-        ridge = self.selection_.ridge if hasattr(self, "selection_") else self.ridge
-        return check_ridge(check_algorithm(self.algorithm), 0.0 if ridge == "auto" else ridge)
+        ridge = self.ridge
+        if isinstance(ridge, str) and ridge == "auto":
+            if not hasattr(self, "selection_"):
+                raise InputError("ridge must be a number after a fit without 'auto'; got 'auto'. Use fit again.")
+            ridge = self.selection_.ridge
+        return check_ridge(check_algorithm(self.algorithm), ridge)
 
     def _held_out_error(self, X: Any, plan: FoldPlan) -> float:
         """Return the error on entries of X that are held out; for `held_out_score`."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -63,6 +63,33 @@ def test_partial_fit():
     model = ReLUNMD("auto", **FIT).partial_fit(X[:80])
     assert model.n_components_ == 3
     assert model.partial_fit(X[80:]).n_samples_seen_ == 120
+
+
+def test_the_ridge_of_another_setting():
+    model = ReLUNMD(3, ridge="auto", **FIT).fit(X)
+    model.set_params(ridge=0.05).partial_fit(X)
+    assert model._method().ridge == 0.05
+    with pytest.raises(InputError, match="Use fit again"):
+        ReLUNMD(3, **FIT).fit(X).set_params(ridge="auto").partial_fit(X)
+
+
+def test_too_little_time():
+    with pytest.warns(ConvergenceWarning) as seen:
+        ReLUNMD("auto", max_time=1e-3, random_state=0).fit(X)
+    assert any("ended early by max_time" in str(warning.message) for warning in seen)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"init": (np.ones((120, 1)), np.ones((1, 40)))}, "init must be a name or an Init if"),
+        ({"tol": None}, "tol must be"),
+        ({"algorithm": "3b"}, "algorithm must be one of .*, since entries are left out"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(InputError, match=message):
+        ReLUNMD("auto", **settings).fit(X)
 
 
 @pytest.mark.parametrize("value", ["automatic", None, 0])

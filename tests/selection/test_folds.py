@@ -29,10 +29,12 @@ def expected(A, plan, fold):
     for i in range(A.shape[0]):
         for j in range(A.shape[1]):
             a, b = (min(i, j), max(i, j)) if plan.symmetric else (i, j)
-            key = mixed((plan.seed + a * 0x9E3779B97F4A7C15) & FULL)
+            per_round = int(1 / plan.share)
+            seed = (plan.seed + fold // per_round) % 2**63
+            key = mixed((seed + a * 0x9E3779B97F4A7C15) & FULL)
             both = mixed((key + (b // 2) * 0xD1342543DE82EF95) & FULL)
             share = plan.share if A[i, j] else plan.zero_share
-            start, width = fold * round(plan.share * 2**32), round(share * 2**32)
+            start, width = fold % per_round * round(plan.share * 2**32), round(share * 2**32)
             held[i, j] = ((both >> 32 if b % 2 else both & 0xFFFFFFFF) - start) % 2**32 < width
     return held
 
@@ -80,6 +82,21 @@ def test_folds_are_disjoint_and_of_the_right_size():
     for mask in masks:  # Five standard deviations.
         assert abs(mask.mean() - 0.1) < 5 * np.sqrt(0.09 / A.size)
     assert (found(A, FoldPlan(12346, 5, 0.1, 0.1), 0) != masks[0]).any()
+
+
+def test_further_folds_hold_out_other_entries():
+    A, plan = np.ones((100, 80)), FoldPlan(5, 6, 0.5, 0.5)
+    first, second, third = (found(A, plan, fold) for fold in range(3))
+    assert (first != second).all()
+    assert 0.4 < (first != third).mean() < 0.6
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_held_out_entries_count_as_missing(kept):
+    plan, held = PLANS["plain"], expected(X, PLANS["plain"], 2)
+    with ThreadExecutor(1) as executor:
+        problem = held_out_problem(problem_of(X, executor), plan.held(2, kept))
+    assert problem.facts.missing == ((~held).sum() if kept else held.sum())
 
 
 def test_rows_and_columns_are_independent():
@@ -170,6 +187,14 @@ def test_symmetry_is_seen(form, layout):
         assert is_symmetric(problem_of(form(symmetric), executor))
         assert not is_symmetric(problem_of(form(other), executor))
         assert not is_symmetric(problem_of(form(X), executor))
+
+
+def test_values_under_a_mask_do_not_matter_for_symmetry():
+    A, mask = SQUARE + SQUARE.T, np.eye(30, dtype=bool)
+    mask[3, 7] = mask[7, 3] = True
+    A[3, 7], A[0, 0] = 99.0, np.inf
+    with ThreadExecutor(1) as executor:
+        assert is_symmetric(problem_of(A, executor, mask=mask))
 
 
 def test_agreement_matches_components():

@@ -33,14 +33,29 @@ def test_when_a_curve_has_turned(ranks, errors, turned):
     assert has_turned(ranks, errors) is turned
 
 
-def test_what_is_dropped():
-    one = {(0.0, 2): [0.5], (0.0, 4): [0.9]}
-    assert survivors(one) == set(one)  # One fold is not enough.
-    two = {(0.0, 2): [0.50, 0.52], (0.0, 4): [0.9, 0.9], (0.0, 3): [0.9, 0.51], (0.1, 2): [0.51, 0.52]}
-    assert survivors(two) == {(0.0, 2), (0.0, 3), (0.1, 2)}
-    assert survivors({**two, (0.0, 5): [0.1]}) == {(0.0, 2), (0.0, 3), (0.1, 2)}  # Dropped earlier.
-    assert survivors({(0.0, 2): [0.3, 0.5], (0.0, 4): [0.55, 0.55]}) == {(0.0, 2), (0.0, 4)}  # Within two s.e.
-    assert survivors({(0.0, 4): [0.001, 0.002], (0.0, 3): [0.004, 0.005]}) == {(0.0, 4), (0.0, 3)}  # Nearly exact.
+@pytest.mark.parametrize(
+    ("errors", "kept"),
+    [
+        ({2: [0.5], 4: [0.61], 8: [0.64]}, {2, 4}),  # Over 25 %.
+        ({2: [0.92], 4: [0.94], 8: [0.98], 16: [1.1]}, {2, 4}),  # They explain less than 60 % of what 2 does.
+        ({2: [1.2], 4: [1.1]}, {2, 4}),  # Nothing is explained.
+        ({3: [0.004], 4: [0.001]}, {3, 4}),  # Nearly exact.
+        ({2: [0.53, 0.54], 4: [0.5, 0.52], 8: [0.51, 0.53]}, {2, 4}),  # A larger rank that is worse in each.
+        ({2: [0.53, 0.54], 4: [0.5, 0.52], 8: [0.49, 0.56]}, {2, 4, 8}),
+        ({2: [0.6, 0.6], 4: [0.5, 0.5]}, {4}),
+        ({2: [0.6, 0.51], 4: [0.5, 0.5]}, {2, 4}),  # Within 5 % in one fold.
+        ({2: [0.6, 0.62], 4: [0.4, 0.58]}, {2, 4}),  # Within two standard errors.
+        ({1: [0.1], 2: [0.6, 0.51], 4: [0.5, 0.5]}, {2, 4}),  # 1 was dropped before.
+    ],
+)
+def test_what_is_dropped(errors, kept):
+    assert survivors({(0.0, rank): found for rank, found in errors.items()}, "1se") == {(0.0, rank) for rank in kept}
+
+
+def test_the_smallest_error_needs_more_care():
+    errors = {(0.0, 4): [0.5, 0.5], (0.0, 8): [0.502, 0.503], (0.1, 4): [0.51, 0.52]}
+    assert survivors(errors, "min") == {(0.0, 4), (0.0, 8)}
+    assert survivors(errors, "1se") == {(0.0, 4)}
 
 
 def fits(errors):

@@ -15,6 +15,8 @@ from relunmd.cli import shared
 from relunmd.cli.process import InterruptHandler, main
 from relunmd.errors import ClusterError, FileError, InputError
 
+_NOTHING = 0.99
+"""The error from which on a model represents nothing."""
 _MATRIX_SUFFIXES = {".npy", ".mtx", ".mat", ".csv", ".tsv", ".txt", ".parquet", ".h5", ".hdf5", ".h5ad", ".zarr", ".gz"}
 _SECONDS = 15
 """Time limit for a scheduler to answer."""
@@ -126,8 +128,8 @@ def fit(
         interrupts.saving = True
         saved = _save(d, place, output, checkpoint)
         _report(d, matrix, saved, checkpoint)
-        if ridge > 0 and d.best_iter == 0 < d.n_iter:
-            shared.echo("Warning: no iteration improved the initial factors; try a smaller --ridge.", err=True)
+        if ridge > 0 and d.error > _NOTHING:
+            shared.echo("Warning: WH is almost zero; try a smaller --ridge.", err=True)
         if limits.target_error is not None and d.status is not relunmd.Status.TARGET:
             shared.say(f"--target-error {limits.target_error:g} was not reached.", err=True)
     codes = {"INTERRUPTED": shared.INTERRUPTED, "FAILED": 1, "READ_FAILED": 1}

@@ -22,7 +22,7 @@ from relunmd.errors import InputError
 @option("--rule", type=click.Choice(["1se", "min"]), default="1se", help="Smallest rank within one s.e., or the best.")
 @option("--balance", is_flag=True, help="Hold out as many zeros as nonzeros; for very sparse data.")
 @option("--algorithm", default="auto", metavar="NAME", help="Name of `relunmd algorithms`.")
-@option("--tol", type=float, default=1e-3, help="Tolerance of each fit.")
+@option("--tol", type=float, default=1e-3, help="Tolerance of the model; fits of the folds stop at 0.01.")
 @option("--max-iter", type=IntRange(1), default=300, metavar="N", help="Maximum number of iterations of each fit.")
 @option("--max-time", type=shared.POSITIVE, metavar="SECONDS", help="Time limit of the whole search.")
 @option("--seed", type=IntRange(0), default=0, metavar="N", help="Seed: which entries are held out.")
@@ -62,8 +62,11 @@ def rank(matrix: str, output: str, ranks: str | None, ridges: str, threads: int 
                     opened.X, chosen, callback=callback, checkpoint=folder / "fits.npz", **entries, **options
                 )
         except KeyboardInterrupt:
-            shared.echo("Interrupted before the first fit ended.", err=True)
+            shared.echo(f"Interrupted. The same command resumes from {output}.", err=True)
             click.get_current_context().exit(shared.INTERRUPTED)
+        except InputError as reason:
+            other = "checkpoint must be of the same search."
+            raise InputError(str(reason).replace(other, "FOLDER must be new or of the same search.")) from reason
         page = write_selection(found, folder, opened.place.name)
     facts: dict[str, Any] = {
         "rank": found.rank,
@@ -85,7 +88,7 @@ def _ranks(given: str | None) -> list[int] | None:
     found: list[int] = []
     for word in given.split(","):
         parts = re.fullmatch(r"\s*([0-9]{1,6})(?::([0-9]{1,6})(?::([0-9]{1,6}))?)?\s*", word)
-        if parts is None or parts[3] in ("0", "00"):
+        if parts is None or int(parts[3] or 1) == 0:
             raise InputError(f"--ranks must be integers such as 4,8,16 or a range such as 2:40; got {given!r}.")
         first, step = int(parts[1]), int(parts[3] or 1)
         found += range(first, int(parts[2] or first) + 1, step)

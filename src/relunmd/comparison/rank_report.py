@@ -20,6 +20,8 @@ def write_selection(found: RankSelection, folder: str | os.PathLike[str], name: 
     place.mkdir(parents=True, exist_ok=True)
     if found.model is not None:
         found.model.save(place / "model.npz")
+    else:  # That of an earlier search may be of another rank.
+        (place / "model.npz").unlink(missing_ok=True)
     table = found.table()
     write_csv(place / "rank.csv", list(table[0]), [list(row.values()) for row in table])
     chosen = {"rank": found.rank, "ridge": found.ridge, "error": found.error, "standard_error": found.standard_error}
@@ -47,7 +49,7 @@ def rank_report(found: RankSelection, folder: Path, name: str) -> Report:
         f"In each of {settings['n_folds']} folds {settings['share']:.0%} {which} were left out, each rank was fitted "
         "to the others, and the entries left out were predicted by max(0, WH). The held-out error is ‖x − max(0, WH)‖ "
         "/ ‖x‖ over these entries: 1 is the error of predicting zeros. The training error is that of the entries that "
-        "were fitted; it always falls with the rank."
+        "were fitted; it usually falls with the rank."
     )
     paired = "X is symmetric: entries (i, j) and (j, i) were left out together." if settings["symmetric"] else ""
     chart = rank_curve_chart(found, f"Held-out error by rank: {name}")
@@ -56,7 +58,7 @@ def rank_report(found: RankSelection, folder: Path, name: str) -> Report:
     columns = ["rank", "ridge", "held-out error", "standard error", "training error", "stability", "folds"]
     note = (
         "Stability is the mean cosine of components of two folds, matched one to one: components of a rank that is too "
-        "large differ from fold to fold. Ranks that were clearly worse after two folds were not fitted further."
+        "large differ from fold to fold. Ranks that could not be chosen any more were not fitted in further folds."
     )
     rows = Table(columns, [_cells(row, found) for row in found.rows], "held-out errors")
     shown = {key: str(value) for key, value in settings.items()}

@@ -195,24 +195,24 @@ def known_moments(matrix: Matrix, executor: Executor) -> dict[str, Any]:
     overall = float(values.sum() / max(weight.sum(), 1e-300))
     plain = np.where(weight > 0, values * share, overall)
     lowered = np.where(weight > 0, (values - mean * (weight - positive)) * share, plain - mean)
-    return {name: sums[name] for name in ("total", "squares", "positives")} | {"means": np.stack([plain, lowered])}
+    kept = {name: sums[name] for name in ("total", "squares", "positives", "known")}
+    return kept | {"means": np.stack([plain, lowered])}
 
 
 def _moments_block(x: Block, rows: Rows, out: Rows) -> Sums:
-    totals, columns = np.zeros(4), x.sums((3, x.n_columns))
+    totals, columns = np.zeros(5), x.sums((3, x.n_columns))
     for at in x.strips:
         for tile in x.across(at):
             lo, w, at_columns = _least(tile)
             seen = lo > 0
-            totals += (w * lo).sum(), (w * lo * lo).sum(), int(seen.sum()), w[seen].sum()
+            totals += (w * lo).sum(), (w * lo * lo).sum(), int(seen.sum()), w[seen].sum(), int((w > 0).sum())
             for index, A in enumerate((w, w * seen, w * lo)):
                 if at_columns is None:
                     columns[index, tile.columns] += A.sum(axis=0)
                 else:
                     columns[index] += np.bincount(at_columns, A, x.n_columns)
-    return dict(zip(("total", "squares", "positives", "positives.weight"), totals.tolist(), strict=True)) | {
-        "columns": columns
-    }
+    names = ("total", "squares", "positives", "positives.weight", "known")
+    return dict(zip(names, totals.tolist(), strict=True)) | {"columns": columns}
 
 
 def _least(tile: Tile) -> tuple[Array, Array, Array | None]:

@@ -133,7 +133,7 @@ def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: Executor,
     scale = power_of_two_scale(largest, raw.dtype) if largest > 0 else 1.0
     known = found.observation
     matrix = Matrix(X.reduced(() if known is None else known.beside), dtype, scale, known)
-    facts = _facts(matrix, executor, f"{found.checksum:016x}", found.missing)
+    facts = _facts(matrix, executor, f"{found.checksum:016x}")
     X.validated()
     if facts.squares == 0 and not zeros_alone:
         raise InputError("X must have an entry above its limits lower; got none: W = 0, H = 0 fits X exactly.")
@@ -144,17 +144,16 @@ def held_out_problem(problem: Problem, held: Held) -> Problem:
     """Return the problem in which the entries of `held` are missing; one pass."""
     known = problem.matrix.with_observation().observation
     matrix = replace(problem.matrix, observation=replace(known, held=held))  # type: ignore[type-var]
-    facts = _facts(matrix, problem.executor, problem.facts.checksum, problem.facts.missing)
-    return replace(problem, matrix=matrix, facts=facts)
+    return replace(problem, matrix=matrix, facts=_facts(matrix, problem.executor, problem.facts.checksum))
 
 
-def _facts(matrix: Matrix, executor: Executor, checksum: str, missing: int) -> Facts:
+def _facts(matrix: Matrix, executor: Executor, checksum: str) -> Facts:
     if matrix.observation is None:
         _, sums = executor.run(matrix, _moments_block)
-        means = None
+        means, missing = None, 0
     else:
         sums = known_moments(matrix, executor)
-        means = sums["means"]
+        means, missing = sums["means"], matrix.shape[0] * matrix.shape[1] - int(sums["known"])
     return Facts(sums["total"], sums["squares"], int(sums["positives"]), checksum, missing, means)
 
 

@@ -37,7 +37,7 @@ class FoldPlan:
     seed : int
         Below 2⁶³.
     n_folds : int
-        Folds are disjoint if n_folds·share ≤ 1.
+        Folds are disjoint if n_folds·share ≤ 1; further ones are drawn independently.
     share : float
         The share of the nonzeros that a fold holds out.
     zero_share : float
@@ -55,7 +55,9 @@ class FoldPlan:
     def held(self, fold: int, kept: bool = False) -> Held:
         """Return the entries of a fold; with `kept` they are what is seen, and all others are missing."""
         width, zero_width = (round(share * RESOLUTION) for share in (self.share, self.zero_share))
-        return Held(self.seed, fold * width % RESOLUTION, width, zero_width, int(self.symmetric), int(kept))
+        round_, place = divmod(fold, RESOLUTION // width)  # Other hashes when all entries have been held out.
+        seed = (self.seed + round_) % 2**63
+        return Held(seed, place * width, width, zero_width, int(self.symmetric), int(kept))
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,9 @@ def _probe_block(x: Block, rows: Rows, out: Rows, *, U: Array, V: Array) -> Sums
     for at in x.strips:
         place = slice(x.rows.start + at.start, x.rows.start + at.stop)
         for tile in x.across(at):
-            X = np.nan_to_num(tile.X.astype(np.float64)) * tile.scale
+            X = tile.X.astype(np.float64) * tile.scale
+            if x.matrix.observation is not None and not x.matrix.stored_only:
+                X[tile.bounds()[2] == 0] = 0
             for k, (left, right) in enumerate(((U, V), (V, U))):
                 values[k] += np.einsum("ip,ip->p", left[place], X @ right[tile.columns])
     return {"values": values}

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from relunmd.algorithm import Algorithm
 from relunmd.api import Seed, result_of
-from relunmd.arguments import check_callback, check_dtype, check_handles_missing, check_limits, check_threads
+from relunmd.arguments import check_callback, check_dtype, check_limits, check_threads
 from relunmd.engine.matrix import Array
 from relunmd.engine.observed import EntryOptions, opened
 from relunmd.engine.problem import Problem
@@ -26,12 +26,13 @@ from relunmd.history import Status
 from relunmd.init import Init
 from relunmd.loop.criteria import Clock, Limits
 from relunmd.loop.driver import solve
-from relunmd.result import Decomposition
 from relunmd.selection.folds import Fold, FoldPlan, agreement, fit_fold, folds, unit_rows
 from relunmd.selection.race_rules import Setting, has_turned, survivors
 from relunmd.selection.rank_selection import FoldFit, RankSelection, choose, rows_of
 from relunmd.selection.search_options import SearchOptions
 from relunmd.selection.selection_file import SelectionFile
+
+_FOLD_TOL = 0.01
 
 FitCallback = Callable[[FoldFit], bool | None]
 
@@ -81,7 +82,7 @@ def select_rank(
     n_folds : int, default=5
         Number of folds, at least 2.
     share : float, default=0.1
-        Share of the entries that a fold holds out. The folds are disjoint if n_folds·share ≤ 1.
+        Share of the entries that a fold holds out, at most 0.5. The folds are disjoint if n_folds·share ≤ 1.
     rule : {"1se", "min"}, default="1se"
         "min" chooses the smallest error; "1se" the smallest rank within one standard error, or 0.005, of it.
     balance : bool, default=False
@@ -95,13 +96,14 @@ def select_rank(
     init : str or Init, default="auto"
         The initialization of every fit.
     tol : float, default=1e-3
-        Tolerance of the fits; see `decompose`.
+        Tolerance of the refitted model; see `decompose`. The fits of the folds stop at 0.01 if `tol` is smaller and not
+        0: at 0.001 their held-out errors differed by 1 to 2 %, and they took twice as long.
     max_iter : int or None, default=300
         Maximum number of iterations of a fit.
     max_time : float, optional
         Maximum number of seconds in all, checked after every iteration.
     refit : bool, default=True
-        Whether to fit all entries with the chosen rank and ridge, and the same `tol` and `max_iter`.
+        Whether to fit all entries with the chosen rank and ridge.
     random_state : int, Generator, RandomState or None, default=None
         Decides which entries are held out, and seeds the fits. The same integer gives the same result, wherever X is
         stored, whatever `n_jobs` is.
@@ -136,10 +138,13 @@ def select_rank(
     Memory is that of one fit, and the components of the first fold for `stability`.
 
     Not every fit is made. In the first fold larger ranks are skipped when the curve has turned: the last three ranks
-    are worse than the best, which is at most half of the last. After two folds, ranks and ridges that are over 5 %
-    worse than the best in each fold, and by more than two standard errors on average, are dropped; `n_folds` of their
-    rows is then smaller. All fits start from the same initialization: warm starts from other folds know the entries
-    that are held out, and those from smaller ranks ended in local minima.
+    are worse than the best, which is at most half of the last. After every fold ranks and ridges that cannot be chosen
+    any more are dropped: after the first those that are over 25 % worse than the best, or explain less than 60 % of
+    what it explains; after two, smaller ranks that are over 5 % worse in each fold, and larger ones that are worse in
+    each. `n_folds` of their rows is then smaller.
+
+    All fits start from the same initialization: warm starts from other folds know the entries that are held out, and
+    those from smaller ranks ended in local minima.
 
     Examples
     --------
@@ -187,6 +192,8 @@ class RankSearch:
         """The components of the first fold, scaled to unit length, by ridge and rank."""
         self._scored: list[int] = []
         """The folds that can be scored."""
+        self._complete: list[int] = []
+        """The folds of which no fit is missing."""
         self._ended_by = ""
 
     def run(self, place: Path | None, refit: bool) -> RankSelection:
@@ -204,32 +211,33 @@ class RankSearch:
                     self._fit(fold, plan, file)
                     if self._ended_by:
                         break
+                    self._complete.append(fold.number)
             except KeyboardInterrupt:
                 if not self._fits or self._problem.executor.insisted:
                     raise
                 self._ended_by = "Ctrl-C"
-        return self._result(identity | {"rule": self._options.rule, "seed": plan.seed}, refit)
+        if self._problem.executor.interrupted():  # After the last pass.
+            self._ended_by = "Ctrl-C"
+        found = self._result(identity | {"rule": self._options.rule, "seed": plan.seed})
+        return self._refitted(found) if refit and not self._ended_by else found
 
     def _fit(self, fold: Fold, plan: FoldPlan, file: SelectionFile) -> None:
         """Make the fits of one fold."""
         first = len(self._scored) == 1
-        if first:
-            check_handles_missing(fold.seen, next(iter(self._options.methods.values())), self._options.init)
-        left = None if first else survivors(self._errors(self._scored[:-1]))
+        left = None if first else survivors(self._errors(self._scored[:-1]), self._options.rule)
         for ridge in self._options.methods:
             tried: list[int] = []
             for rank in self._options.ranks:
                 setting = ridge, rank
                 if left is not None and setting not in left:
                     continue
-                if self._out_of_time():
-                    return
                 if (fold.number, setting) not in self._fits:
-                    found = self._fitted(fold, setting, plan)
+                    found = None if self._out_of_time() else self._fitted(fold, setting, plan)
                     if found is None:
                         return
                     self._fits[fold.number, setting] = found
-                    file.write(list(self._fits.values()), self._components, plan.seed)
+                    if not self._ended_by:
+                        file.write(list(self._fits.values()), self._components, plan.seed)
                     self._report(found)
                 tried.append(rank)
                 errors = [self._fits[fold.number, (ridge, each)].error for each in tried]
@@ -239,9 +247,10 @@ class RankSearch:
                 return
 
     def _fitted(self, fold: Fold, setting: Setting, plan: FoldPlan) -> FoldFit | None:
-        """Return one fit; None if it was interrupted."""
+        """Return one fit; None if it was cut short, unless it is the first."""
         ridge, rank = setting
         begun, limits = self._clock.seconds(), self._limits
+        limits = replace(limits, tol=max(limits.tol, _FOLD_TOL) if limits.tol else 0.0)
         if limits.max_time is not None:
             limits = replace(limits, max_time=limits.max_time - begun)
         parts = [plan.seed, fold.number, rank, list(self._options.methods).index(ridge)]
@@ -250,9 +259,10 @@ class RankSearch:
         )
         if found.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
-        if found.status is Status.MAX_TIME and self._fits:  # Its error is not comparable.
+        if found.status is Status.MAX_TIME:  # Its error is not comparable.
             self._ended_by = "max_time"
-            return None
+            if self._fits:
+                return None
         if found.failure is not None:
             raise found.failure
         rows, name = unit_rows(found.H), f"{ridge!r} {rank}"
@@ -270,7 +280,7 @@ class RankSearch:
     def _report(self, fit: FoldFit) -> None:
         with self._problem.executor.users_code():
             for callback in self._callbacks:
-                if callback(fit) is True:
+                if callback(fit):
                     self._ended_by = "callback"
 
     def _errors(self, numbers: Sequence[int]) -> dict[Setting, list[float]]:
@@ -281,36 +291,46 @@ class RankSearch:
                 found.setdefault(setting, []).append(fit.error)
         return found
 
-    def _result(self, settings: dict[str, Any], refit: bool) -> RankSelection:
+    def _result(self, settings: dict[str, Any]) -> RankSelection:
         if not self._fits:
             raise InputError(
                 "X has too few positive entries: no fold holds out some of them and leaves others. Increase share."
             )
-        rows = rows_of(list(self._fits.values()), self._options.n_folds if self._ended_by else len(self._scored))
-        best, chosen = choose(rows, self._options.rule)
-        largest = max(row.rank for row in rows)
+        fits = list(self._fits.values())
+        # Of a fold that was not completed only the smaller ranks are known.
+        compared = [fit for fit in fits if fit.fold in self._complete] or fits
+        best, chosen = choose(rows_of(compared, len(self._complete)), self._options.rule)
+        rows = rows_of(fits, self._options.n_folds if self._ended_by else len(self._scored))
+        single = len(self._options.ranks) == 1
         return RankSelection(
             rank=chosen.rank,
             ridge=chosen.ridge,
             error=chosen.error,
             standard_error=chosen.standard_error,
-            turned=best.rank < largest or largest == min(self._problem.shape),
+            turned=best.rank < max(fit.rank for fit in fits) or best.rank == min(self._problem.shape) or single,
             rows=rows,
             best=best,
-            fits=tuple(self._fits.values()),
-            model=self._refitted(chosen.ridge, chosen.rank) if refit and not self._ended_by else None,
+            fits=tuple(fits),
+            model=None,
             settings=settings,
             ended_by=self._ended_by,
         )
 
-    def _refitted(self, ridge: float, rank: int) -> Decomposition:
-        """Return the fit of all entries."""
-        problem, method, clock = replace(self._problem, rank=rank), self._options.methods[ridge], Clock()
-        limits = self._limits
+    def _refitted(self, found: RankSelection) -> RankSelection:
+        """Return the selection with the fit of all entries."""
+        method, clock, limits = self._options.methods[found.ridge], Clock(), self._limits
+        problem = replace(self._problem, rank=found.rank)
         if limits.max_time is not None:
             limits = replace(limits, max_time=max(1e-9, limits.max_time - self._clock.seconds()))
         problem.executor.passes = 0
-        random = np.random.default_rng([self._options.seed, rank])
-        found = solve(problem, method, [self._options.init], random, limits, clock, [])
+        random = np.random.default_rng([found.settings["seed"], found.rank])
+        try:
+            outcome = solve(problem, method, [self._options.init], random, limits, clock, [])
+        except KeyboardInterrupt:  # Before the first iteration.
+            if problem.executor.insisted:
+                raise
+            return replace(found, ended_by="Ctrl-C")
+        if outcome.status is Status.INTERRUPTED:
+            return replace(found, ended_by="Ctrl-C")
         names = {"algorithm": method.name, "init": self._options.init.name, "settings": method.settings()}
-        return result_of(found, clock.seconds(), problem.fingerprint, names)
+        return replace(found, model=result_of(outcome, clock.seconds(), problem.fingerprint, names))

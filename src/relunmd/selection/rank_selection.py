@@ -20,7 +20,36 @@ _USELESS = 1.0
 
 @dataclass(frozen=True)
 class FoldFit:
-    """One fit: the held-out and the training error, and how much its components agree with those of the first fold."""
+    """Hold one fit of `select_rank`, which leaves out the entries of one fold.
+
+    Attributes
+    ----------
+    fold : int
+        Number of the fold, from 0.
+    rank : int
+        Rank of the fit.
+    ridge : float
+        Ridge of the fit.
+    error : float
+        Relative error on the entries that were left out.
+    training_error : float
+        Relative error on the others.
+    stability : float or None
+        Mean cosine of its components and those of the first fold, matched one to one; None for the first.
+    n_iter : int
+        Number of iterations.
+    seconds : float
+        Time of the fit.
+
+    Examples
+    --------
+    >>> import relunmd
+    >>> X = relunmd.datasets.synthetic(80, 60, 3, random_state=0)
+    >>> seen = []
+    >>> found = relunmd.select_rank(X, [2, 3], n_folds=2, refit=False, callback=seen.append, random_state=0)
+    >>> [(fit.fold, fit.rank) for fit in seen]
+    [(0, 2), (0, 3), (1, 3)]
+    """
 
     fold: int
     rank: int
@@ -34,9 +63,34 @@ class FoldFit:
 
 @dataclass(frozen=True)
 class RankRow:
-    """A point of the curve: means over the folds of one rank and ridge.
+    """Hold a point of the curve of `select_rank`: means over the folds of one rank and ridge.
 
-    `complete` tells whether no fold is missing; a point that cannot be chosen any more is not completed.
+    Attributes
+    ----------
+    rank : int
+        The rank.
+    ridge : float
+        The ridge.
+    error : float
+        Held-out error.
+    standard_error : float
+        Standard error of `error`; NaN after a single fold.
+    training_error : float
+        Error on the entries that were fitted.
+    stability : float
+        Mean cosine of the components of two folds, matched one to one; NaN after a single fold.
+    n_folds : int
+        Number of folds that were fitted. A point that cannot be chosen any more is not fitted further.
+    complete : bool
+        Whether no fold is missing.
+
+    Examples
+    --------
+    >>> import relunmd
+    >>> X = relunmd.datasets.synthetic(80, 60, 3, random_state=0)
+    >>> found = relunmd.select_rank(X, [2, 3, 4], n_folds=2, refit=False, random_state=0)
+    >>> [(row.rank, row.n_folds) for row in found.rows]
+    [(2, 1), (3, 2), (4, 2)]
     """
 
     rank: int
@@ -64,8 +118,8 @@ class RankSelection:
     standard_error : float
         Standard error of that mean.
     turned : bool
-        Whether the curve has a minimum within the ranks. If not, the smallest error is that of the largest rank, and a
-        larger one may be better.
+        Whether the curve has a minimum within the ranks. If not, the smallest error is that of the largest rank tried,
+        and a larger one may be better. True if only one rank was given.
     rows : tuple of RankRow
         The curve, by ridge and rank: ``rank``, ``ridge``, ``error``, ``standard_error``, ``training_error``,
         ``stability`` (mean cosine of the components of two folds, matched one to one), ``n_folds``, and ``complete``.
@@ -108,9 +162,13 @@ class RankSelection:
 
     def __repr__(self) -> str:
         return (
-            f"RankSelection(rank={self.rank}, ridge={self.ridge:g}, error={self.error:.4g} ± "
-            f"{self.standard_error:.2g}, turned={self.turned}, {len(self.rows)} points)"
+            f"RankSelection(rank={self.rank}, ridge={self.ridge:g}, error={self.error:.4g}{self._spread}, "
+            f"turned={self.turned}, {len(self.rows)} points)"
         )
+
+    @property
+    def _spread(self) -> str:
+        return "" if math.isnan(self.standard_error) else f" ± {self.standard_error:.1g}"
 
     def __str__(self) -> str:
         return self.summary()
@@ -131,16 +189,15 @@ class RankSelection:
         >>> print(found.summary().splitlines()[0][:7])
         Rank 3:
         """
-        lines = [
-            self.sentence,
-            "",
-            f"{'rank':>6}{'ridge':>8}{'held-out':>10}{'± s.e.':>9}{'training':>10}{'stability':>11}",
-        ]
+        head = f"{'rank':>6}{'ridge':>8}{'held-out':>10}{'± s.e.':>9}{'training':>10}{'stability':>11}{'folds':>7}"
+        lines = [self.sentence, "", head]
         for row in self.rows:
-            mark = " <" if (row.rank, row.ridge) == (self.rank, self.ridge) else "" if row.complete else " (dropped)"
+            mark = " <" if (row.rank, row.ridge) == (self.rank, self.ridge) else ""
+            spread = "–" if math.isnan(row.standard_error) else f"{row.standard_error:.4f}"
+            stability = "–" if math.isnan(row.stability) else f"{row.stability:.2f}"
             lines.append(
-                f"{row.rank:6}{row.ridge:8g}{row.error:10.4f}{row.standard_error:9.4f}{row.training_error:10.4f}"
-                f"{row.stability:11.2f}{mark}"
+                f"{row.rank:6}{row.ridge:8g}{row.error:10.4f}{spread:>9}{row.training_error:10.4f}{stability:>11}"
+                f"{row.n_folds:7}{mark}"
             )
         return "\n".join(lines)
 
@@ -149,15 +206,15 @@ class RankSelection:
         """The choice in a few sentences."""
         several = len({row.ridge for row in self.rows}) > 1
         choice = f"Rank {self.rank}" + (f", ridge {self.ridge:g}" if several or self.ridge else "")
-        found = [f"{choice}: held-out error {self.error:.4g} ± {self.standard_error:.1g}."]
+        found = [f"{choice}: held-out error {self.error:.4g}{self._spread}."]
         best = self.best
         if (best.rank, best.ridge) != (self.rank, self.ridge):
             at = f"rank {best.rank}" + (f", ridge {best.ridge:g}" if several else "")
             found.append(
                 f"The smallest error is {best.error:.4g}, at {at}; {self.rank} is the smallest rank within "
-                f"{max(NEGLIGIBLE, best.standard_error):.1g} of it."
+                f"{_margin(best):.1g} of it."
             )
-        if not self.turned:
+        if not self.turned and not self.ended_by:
             found.append(
                 f"The curve has not turned: the error still falls at {best.rank}, the largest rank. "
                 "Try larger ranks, or choose by another criterion."
@@ -188,8 +245,9 @@ class RankSelection:
         >>> import relunmd
         >>> X = relunmd.datasets.synthetic(80, 60, 3, random_state=0)
         >>> found = relunmd.select_rank(X, [2, 3, 4], n_folds=2, refit=False, random_state=0)
-        >>> found.to_frame().loc[1, ["rank", "chosen"]].tolist()
-        [3, True]
+        >>> frame = found.to_frame()
+        >>> frame[frame.chosen]["rank"].tolist()
+        [3]
         """
         pandas = need("pandas", "A frame needs", "pandas")
         return pandas.DataFrame(self.table())
@@ -246,7 +304,11 @@ def choose(rows: Sequence[RankRow], rule: str) -> tuple[RankRow, RankRow]:
     best = min(able, key=lambda row: (row.error, row.rank))
     if rule == "min":
         return best, best
-    margin = max(NEGLIGIBLE, 0.0 if math.isnan(best.standard_error) else best.standard_error)
-    near = [row for row in able if row.error <= best.error + margin]
+    near = [row for row in able if row.error <= best.error + _margin(best)]
     rank = min(row.rank for row in near)
     return best, min((row for row in near if row.rank == rank), key=lambda row: row.error)
+
+
+def _margin(best: RankRow) -> float:
+    """Return how much larger than the smallest error that of the choice may be."""
+    return NEGLIGIBLE if math.isnan(best.standard_error) else max(NEGLIGIBLE, best.standard_error)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from relunmd.algorithm import Algorithm
+from relunmd.algorithm import ALGORITHMS, Algorithm
 from relunmd.arguments import (
     check_algorithm,
     check_checkpoint,
@@ -23,7 +23,7 @@ from relunmd.engine.distributed import ClusterSource
 from relunmd.engine.matrix import Source
 from relunmd.engine.problem import Problem
 from relunmd.errors import InputError
-from relunmd.init import GivenInit, Init
+from relunmd.init import INITS, GivenInit, Init
 from relunmd.loop.criteria import Limits
 from relunmd.memory_check import check_memory
 from relunmd.selection.folds import FoldPlan, balanced_share, is_symmetric
@@ -57,6 +57,11 @@ class SearchOptions:
         methods = _methods(given["algorithm"], given["ridges"])
         first = next(iter(methods.values()))
         init = check_init(given["init"], first, X.shape, ranks[-1], on_cluster=isinstance(X, ClusterSource))
+        choices: Any = (("algorithm", first, ALGORITHMS), ("init", init, INITS))
+        for name, chosen, known in choices:
+            if not chosen.handles_missing and not isinstance(init, GivenInit):
+                able = ", ".join(key for key, each in known.items() if each.handles_missing)
+                raise InputError(f"{name} must be one of {able}, since entries are left out; got {chosen.name!r}.")
         if isinstance(init, GivenInit):
             raise InputError("init must not be given factors, which may know the entries that are held out.")
         n_folds, share, rule, symmetric = (given[name] for name in ("n_folds", "share", "rule", "symmetric"))
@@ -64,7 +69,7 @@ class SearchOptions:
             raise InputError(f"n_folds must be at least 2; got {n_folds!r}.")
         if not isinstance(rule, str) or rule not in RULES:
             raise InputError(f"rule must be one of {', '.join(map(repr, RULES))}; got {rule!r}.")
-        if not (isinstance(symmetric, bool) or symmetric == "auto"):
+        if not (isinstance(symmetric, bool | np.bool_) or symmetric == "auto"):
             raise InputError(f"symmetric must be True, False or 'auto'; got {symmetric!r}.")
         if symmetric is True and X.shape[0] != X.shape[1]:
             raise InputError(f"symmetric=True needs a square X; got shape {X.shape}.")
