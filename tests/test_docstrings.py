@@ -26,7 +26,8 @@ EXCUSED = {
 }
 OF_PROPERTIES = {"EX01", "RT01", "RT03"}
 """A property is an attribute with a name and a summary: an example would only repeat it."""
-RETURNED = {"Comparison", "Decomposition", "FittedRows", "History", "Opened", "Progress", "Status"}
+RETURNED = {"Comparison", "Decomposition", "FittedRows", "FoldFit", "History", "Opened", "Progress", "RankRow",
+            "RankSelection", "Status"}  # fmt: skip
 """Classes whose objects the library makes: they document attributes, not the parameters of a constructor (PR01)."""
 
 

@@ -114,7 +114,7 @@ class TestWhatCannotBeDrawn:
     def test_does_not_end_a_run(self, monkeypatch, caplog, reason, room):
         out = Failing(room, reason)
         monkeypatch.setattr(sys, "stdout", out)
-        monkeypatch.setattr("relunmd.loop.progress_display._FIRST_LINE", 0.0)
+        monkeypatch.setattr("relunmd.loop.progress_display.FIRST_LINE", 0.0)
         d = relunmd.decompose(np.eye(12), 4, random_state=0, max_iter=5, tol=0, progress=True)
         assert d.n_iter == 5
         assert caplog.text.count("Progress is no longer shown") == 1

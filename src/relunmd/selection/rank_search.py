@@ -125,7 +125,7 @@ def select_rank(
     -------
     RankSelection
         The curve, the choice and the refitted model; ``print`` shows it. After Ctrl-C or `max_time`, the choice among
-        the fits so far. (Ctrl-C before the first fit has ended raises KeyboardInterrupt.)
+        the fits so far. Ctrl-C before the first fit has ended raises KeyboardInterrupt.
 
     See Also
     --------

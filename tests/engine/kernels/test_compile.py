@@ -42,6 +42,8 @@ def test_every_kernel_has_exactly_one_signature_a_float_type():
         relunmd.fit_rows(holes, d.H, candidates=d.W, **known)
         relunmd.fit_rows(sparse.csr_array(X), d.H, candidates=d.W, missing_values="unstored")
         relunmd.LowRankImputer(2, lower=0.1).fit_transform(holes)
+        relunmd.select_rank(X, [2], n_folds=2, max_iter=2)
+        relunmd.select_rank(sparse.csr_array(X), [2], n_folds=2, max_iter=2, missing_values="unstored")
     takes_data_as_it_is = {
         kernels.residual,
         kernels.interval_residual,
@@ -49,11 +51,14 @@ def test_every_kernel_has_exactly_one_signature_a_float_type():
         kernels.gather,
         kernels.stored_residual,
         kernels.stored_bounds,
+        kernels.weigh_held_out,
     }
     for compiled in _compile._REGISTERED:
         declared = [_compile._signatures(compiled, np.dtype(dtype)) for dtype in (np.float32, np.float64)]
         assert set(compiled.signatures) == {signature for some in declared for signature in some}
-        assert len(compiled.signatures) == (4 if compiled in takes_data_as_it_is else 2), compiled
+        bytes_alone = compiled is kernels.mask_held_out  # That of bytes has no other floats.
+        expected = 3 if bytes_alone else 4 if compiled in takes_data_as_it_is else 2
+        assert len(compiled.signatures) == expected, compiled
 
 
 def test_where_nothing_can_be_cached_kernels_compile_all_the_same(monkeypatch, caplog):
