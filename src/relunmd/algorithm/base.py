@@ -33,7 +33,7 @@ class Algorithm(ABC):
     summary : str
         One line on what it is for and needs; by default the first line of the docstring.
     keeps : mapping
-        What a state has besides W, H and error.
+        What a state has besides W, H and error. If it has a float ``penalized``, the run minimizes that.
     writes : sequence of str
         The m×n arrays that a step writes while it reads those of the state; by default as many as `keeps` has.
     reports : sequence of str
