@@ -60,7 +60,8 @@ def rank_curve_chart(selection: RankSelection, title: str) -> Chart:
         series.append(Series.of(_TRAINING, [r.rank for r in rows], [r.training_error for r in rows]))
     errors = [row.error for row in selection.rows]
     wide = max(errors) > 5 * min(errors)
-    x = Axis("rank", log=max(r.rank for r in selection.rows) > 8, whole=True)
+    ranks = sorted({row.rank for row in selection.rows})
+    x = Axis("rank", log=ranks[-1] > 8, ticks=tuple(map(float, ranks)))
     return Chart(title, x, Axis("held-out error", log=wide), tuple(series), markers_everywhere=True)
 
 
