@@ -5,7 +5,9 @@ import pytest
 from scipy import sparse
 
 import relunmd
+from relunmd.engine import kernels
 from relunmd.engine.executor import ThreadExecutor
+from relunmd.engine.matrix.source import read_only
 from relunmd.engine.observed import EntryOptions, open_observed
 from relunmd.engine.passes import look
 from relunmd.engine.problem_setup import held_out_problem, make_problem
@@ -73,6 +75,14 @@ def test_which_entries(plan, A, layout):
     for fold in (0, 1, plan.n_folds - 1):
         dense = A.toarray() if sparse.issparse(A) else A
         np.testing.assert_array_equal(found(A, plan, fold), expected(dense, plan, fold))
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+@pytest.mark.parametrize("rows, columns", [(slice(0, 30), slice(7, 20)), (slice(11, 30), slice(3, 4))])
+def test_which_entries_of_a_tile(plan, rows, columns):
+    mask = np.zeros(SQUARE[rows, columns].shape, np.uint8)
+    kernels.mask_held_out(read_only(SQUARE[rows]), columns.start, plan.held(1), rows.start, columns.start, mask)
+    np.testing.assert_array_equal(mask, expected(SQUARE, plan, 1)[rows, columns])
 
 
 def test_folds_are_disjoint_and_of_the_right_size():
