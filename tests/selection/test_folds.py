@@ -78,7 +78,7 @@ def test_which_entries(plan, A, layout):
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-@pytest.mark.parametrize("rows, columns", [(slice(0, 30), slice(7, 20)), (slice(11, 30), slice(3, 4))])
+@pytest.mark.parametrize(("rows", "columns"), [(slice(0, 30), slice(7, 20)), (slice(11, 30), slice(3, 4))])
 def test_which_entries_of_a_tile(plan, rows, columns):
     mask = np.zeros(SQUARE[rows, columns].shape, np.uint8)
     kernels.mask_held_out(read_only(SQUARE[rows]), columns.start, plan.held(1), rows.start, columns.start, mask)

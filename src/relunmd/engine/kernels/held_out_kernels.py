@@ -13,8 +13,9 @@ RESOLUTION = 2**32
 class Held(NamedTuple):
     """The entries whose hash lies in an interval, which wraps around at `RESOLUTION`.
 
-    `width` and `zero_width`, below `RESOLUTION`, are the lengths of the interval for nonzeros and for zeros. With `symmetric`, (i, j) and
-    (j, i) have the same hash. `kept` is 0 if the entries in the interval are missing, and 1 if all others are.
+    `width` and `zero_width`, below `RESOLUTION`, are the lengths of the interval for nonzeros and for zeros. With
+    `symmetric`, (i, j) and (j, i) have the same hash. `kept` is 0 if the entries in the interval are missing, and 1 if
+    all others are.
     """
 
     seed: int
