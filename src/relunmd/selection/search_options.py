@@ -132,11 +132,9 @@ def _methods(algorithm: Any, ridges: Any) -> dict[float, Algorithm]:
     if not isinstance(ridges, Iterable):
         raise InputError(f"ridges must be numbers such as [0, 1e-3], or 'auto'; got {reprlib.repr(ridges)}.")
     own = getattr(method, "ridge", 0.0)
-    found = {}
-    for ridge in ridges:
-        chosen = check_ridge(method, ridge)
-        found[float(getattr(chosen, "ridge", 0.0))] = chosen
+    chosen = [check_ridge(method, ridge) for ridge in ridges]
+    found = {float(getattr(each, "ridge", 0.0)): each for each in chosen}
     if not found or (own and len(found) > 1):
         what = f"none besides {own:g} of the algorithm" if own else "at least one number"
         raise InputError(f"ridges must be {what}; got {reprlib.repr(ridges)}.")
-    return {ridge: found[ridge] for ridge in sorted(found)}
+    return dict(sorted(found.items()))

@@ -58,8 +58,7 @@ class SelectionDisplay(LiveDisplay):
         table = Table.grid(padding=(0, 1), expand=True)
         table.add_column(width=12)
         table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-        total, last = self._n_settings * self._n_folds, self._fits[-1] if self._fits else None
-        done = 0 if last is None else last.fold * self._n_settings
-        done += sum(fit.fold == last.fold for fit in self._fits) if last is not None else 0
+        total, fold = self._n_settings * self._n_folds, self._fits[-1].fold if self._fits else 0
+        done = fold * self._n_settings + sum(fit.fold == fold for fit in self._fits)
         table.add_row(ProgressBar(total=max(1, total), completed=min(done, total), width=12), Text(self._text()))
         return table

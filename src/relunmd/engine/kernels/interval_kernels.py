@@ -86,6 +86,24 @@ def _interval(x: Any, lower: Any, upper: Any, infinity: Any) -> tuple[Any, Any]:
     return upper if x >= upper else lo, infinity if x >= upper else hi
 
 
+@helper
+def _masked_residual(theta: Array, data: Array, mask: Array, factor: Any, below: Any) -> tuple[Any, Any]:
+    """The loop of `interval_residual` without limits and weights; return the sums of E² and of F²."""
+    zero, one = theta.dtype.type(0), theta.dtype.type(1)
+    error = gap = zero
+    for j in range(len(theta)):
+        t, x = theta[j], data[j] * factor
+        seen = (x == x) & (mask[j] == 0)
+        relu = max(t, zero)
+        slope = one if t > zero else below
+        e = x - relu
+        d = x - slope * t if x > zero else zero - relu
+        theta[j] = (slope * d if x > zero else d) + zero if seen else zero  # Not −0, see `compress`.
+        error += e * e if seen else zero
+        gap += d * d if seen else zero
+    return error, gap
+
+
 @kernel
 def interval_residual(
     T: Tile, X: DataOrBytes, first: int, scale: float, leak: float, squares: Sums, known: Known
@@ -93,18 +111,25 @@ def interval_residual(
     """T ← −∂(½F²)/∂Θ of the general model, in place; the rest as `residual`, which is this one without `known`.
 
     There is a loop for each kind of limit: one for all took a tenth of a pass longer without an upper limit, and again
-    without any.
+    without any. The one without limits and weights has no copies of x and weights, which took as long as the rest.
     """
     kind = T.dtype.type
     zero, one, factor, below, infinity = kind(0), kind(1), kind(scale), kind(leak), kind(np.inf)
-    x, w = np.empty(256, T.dtype), np.empty(256, T.dtype)
+    x, w, unmasked = np.empty(256, T.dtype), np.empty(256, T.dtype), np.zeros(256, np.uint8)
+    general = len(known.lower) > 0 or len(known.weights) > 0
     sampled = 0
     for i in range(T.shape[0]):
         for start in range(0, T.shape[1], 256):
             theta = T[i, start : start + 256]
-            _clean(X[i, first + start : first + start + len(theta)], factor, known, i, start, x, w)
+            data = X[i, first + start : first + start + len(theta)]
             error = gap = zero
-            if len(known.upper):
+            if general:
+                _clean(data, factor, known, i, start, x, w)
+            if not general and len(known.mask):
+                error, gap = _masked_residual(theta, data, known.mask[i, start : start + 256], factor, below)
+            elif not general:
+                error, gap = _masked_residual(theta, data, unmasked, factor, below)
+            elif len(known.upper):
                 lower = known.lower[i if len(known.lower) > 1 else 0, start : start + 256]
                 upper = known.upper[i if len(known.upper) > 1 else 0, start : start + 256]
                 for j in range(len(theta)):

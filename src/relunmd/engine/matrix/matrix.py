@@ -52,10 +52,9 @@ class Matrix:
     @cached
     def limits(self) -> tuple[Array, Array]:
         """The lower and the upper limits of the columns, scaled; 1×n."""
-        known = self._known
-        return read_only((known.lower * self.scale).astype(self.dtype)), read_only(
-            (known.upper * self.scale).astype(self.dtype)
-        )
+        given = self._known.lower, self._known.upper
+        lower, upper = (read_only((limits * self.scale).astype(self.dtype)) for limits in given)
+        return lower, upper
 
     @property
     def _known(self) -> Observation:
