@@ -12,6 +12,10 @@ docs/background/flagship.md describes the method; in short:
   rows of it, so no array of length m is needed in one place.
 - The first five steps are those of "3b-factored": BFGS knows no curvature yet, and on term counts, where a run may make
   no more than a dozen passes, it was slower.
+- Very sparse X: ten steps at a time on a working set (`engine/working_set.py`), which cost what it stores and not mn·r,
+  with weight·‖WH − W₀H₀‖² added to keep Θ near that of the last pass. Then a pass finds the next working set, on which
+  value and gradient are those of X; if the value has not decreased, the steps are undone and the weight grows. There
+  are no steps of 3B.
 - Baseline: on small or nearly dense X a run can end above the truncated SVD (16 of 599 matrices of up to 12×10, most of
   rank 1). The error of the truncated SVD is computed when the leak reaches 0; while E is above it `tol` is ignored, and
   if E stops decreasing there, or is above it after 200 steps (as on columns of very different size), the run continues
@@ -20,7 +24,7 @@ docs/background/flagship.md describes the method; in short:
   patience. On small sparse data (the basis of CBCL) the best error decreases with nearly every round.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +36,8 @@ from relunmd.algorithm.three_block_factored import ThreeBlockFactored
 from relunmd.engine.linalg.canonical import balanced
 from relunmd.engine.linalg.two_loop import Direction, Products, two_loop
 from relunmd.engine.passes import ERROR, LATENT
-from relunmd.engine.problem import Problem
+from relunmd.engine.problem import Anchor, Problem
+from relunmd.engine.working_set import has_working_sets, keep_working_set, working_set
 from relunmd.init.spectral import tsvd_of_x
 from relunmd.settings import setting
 
@@ -47,6 +52,10 @@ _LONG = 200
 _DECREASE = 1e-4
 _CURVATURE = 1e-8
 _MOST_TRIALS = 10
+_CYCLE = 10
+"""Steps on a working set before X is seen again."""
+_PULL, _MOST_PULL = 0.02, 1.0
+"""The weight of the distance from the point where the working set was found: the first, and the largest."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +63,9 @@ class QuasiNewton(Algorithm):
     """Run preconditioned limited-memory BFGS on the error, reached in levels from the latent residual.
 
     The default, ``algorithm="auto"``. One pass and at most 6mnr flops an iteration, also for a rejected trial step;
-    2·memory + 6 arrays like W and H and nothing of the size of X are kept. While the leak (a column of the history) is
-    above 0 the error may plateau or increase, so `tol` is ignored.
+    2·memory + 6 arrays like W and H and nothing of the size of X are kept. If at most 1 % of a large X is positive, an
+    iteration is one pass of 2mnr flops and ten steps on a working set, which has 4 to 16 entries for each positive one.
+    While the leak (a column of the history) is above 0 the error may plateau or increase, so `tol` is ignored.
 
     Parameters
     ----------
@@ -105,6 +115,8 @@ class QuasiNewton(Algorithm):
         "baseline": float, "compared": bool, "steps": int,
         # The pairs, oldest first: steps and changes of the gradient.
         "s_W": "k * mr float32", "y_W": "k * mr float32", "s_H": "k * nr float32", "y_H": "k * nr float32",
+        # The weight of the distance from here, while steps are on working sets; 0 if they are not.
+        "pull": float,
         # The state of 3B during the warm-up.
         "warm": ThreeBlockFactored.keeps,
     }  # fmt: skip
@@ -127,10 +139,11 @@ class QuasiNewton(Algorithm):
         return found | ({"penalized": state.penalized} if self.ridge else {})
 
     def start(self, problem: Problem, W: Array, H: Array) -> State:
-        if self.warm_up == 0:
-            return self.step(problem, self._unevaluated(problem, W, H))
-        warm = self._first.first_state(problem, *balanced(W, H))
-        return self._unevaluated(problem, warm.W, warm.H).replace(error=warm.error, penalized=warm.penalized, warm=warm)
+        state = self._unevaluated(problem, W, H)
+        if self.warm_up == 0 or (state.pull and working_set(problem, state.W, state.H) is not None):
+            return self.step(problem, state)
+        warm = self._first.first_state(problem, state.W, state.H)
+        return state.replace(W=warm.W, H=warm.H, error=warm.error, penalized=warm.penalized, warm=warm)
 
     @property
     def _first(self) -> ThreeBlockFactored:
@@ -173,6 +186,7 @@ class QuasiNewton(Algorithm):
             baseline=np.inf,
             compared=self.ridge > 0,
             steps=0,
+            pull=_PULL if has_working_sets(problem) else 0.0,
             **dict.fromkeys(("s_W", "y_W", "s_H", "y_H"), ()),
             warm=None,
         )
@@ -181,6 +195,56 @@ class QuasiNewton(Algorithm):
         # One trial step, or the same point with another leak; one pass.
         if state.warm is not None:
             return self._warmed_up(problem, state, state.warm)
+        inner = working_set(problem, state.W, state.H) if state.pull else None
+        return self._trial(problem, state) if inner is None else self._cycle(problem, state, inner)
+
+    def _cycle(self, problem: Problem, state: State, inner: Problem) -> State:
+        """Steps on the working set, then the next working set, whose squared error is that of X; one pass.
+
+        The steps are rejected as a whole if the objective did not decrease.
+        """
+        if state.leak == ERROR and not state.compared:
+            state = _compared(problem, state)
+        near = replace(inner, anchor=Anchor(state.W, np.ascontiguousarray(state.H.T), state.pull))
+        with problem.executor.uncounted():
+            if state.step == 0:
+                initial = np.isinf(state.objective)
+                state = self._on_set(near, state)
+                if initial:
+                    return state
+            last = self._steps_on_set(near, state)
+        following = working_set(problem, last.W, last.H)
+        if following is None:
+            return _rejected_cycle(problem, state, inner)
+        with problem.executor.uncounted():
+            found = self._on_set(following, last.replace(leak=state.leak, step=0.0))
+        decrease, expected = state.objective - found.objective, state.objective - last.objective
+        if not decrease > 0:
+            return _rejected_cycle(problem, state, inner)
+        pull = state.pull * (0.5 if decrease > 0.7 * expected else 1.0 if decrease > 0.3 * expected else 2.0)
+        if state.leak == ERROR and decrease < _STANDSTILL * state.objective:
+            pull = 0.0  # The rest is up to steps on all of X.
+        found = found.replace(pull=pull, accepted=1.0)
+        return found if last.leak == state.leak else found.replace(leak=last.leak, step=0.0)
+
+    def _steps_on_set(self, near: Problem, state: State) -> State:
+        """Some steps, fewer if the level ends; `step` is 0 then."""
+        for _ in range(_CYCLE):
+            following = self._on_set(near, state)
+            if following.leak > state.leak:  # A new round, for which all of X is needed.
+                break
+            state = following
+            if state.step == 0:
+                break
+        return state
+
+    def _on_set(self, inner: Problem, state: State) -> State:
+        """One trial on a working set, where the truncated SVD plays no part."""
+        found = self._trial(inner, state.replace(compared=True, baseline=np.inf))
+        return found.replace(compared=state.compared, baseline=state.baseline)
+
+    def _trial(self, problem: Problem, state: State) -> State:
+        """One trial step, or the same point with another leak; one pass."""
         state = state.replace(steps=state.steps + 1)
         if state.steps >= _LONG:
             state = _not_behind(problem, state)
@@ -211,6 +275,13 @@ class QuasiNewton(Algorithm):
         steps, least_decrease = (_WINDOW, state.patience) if state.leak > ERROR else (_LEAST_STEPS, _STANDSTILL)
         stalled = len(recent) > steps and recent[-1 - _WINDOW] - recent[-1] < least_decrease * recent[-1 - _WINDOW]
         return _next_level(following) if stalled else following
+
+
+def _rejected_cycle(problem: Problem, state: State, inner: Problem) -> State:
+    """The state and its working set, to be left by shorter steps; on all of X if those do not help either."""
+    keep_working_set(problem, state.W, state.H, inner)
+    pull = 8 * state.pull
+    return _without_pairs(state).replace(pull=pull if pull <= _MOST_PULL else 0.0, accepted=0.0)
 
 
 def _planned(state: State) -> tuple[State, Direction | None]:

@@ -5,9 +5,9 @@ here, so that they are treated like those of W.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,12 +18,14 @@ from relunmd.engine.linalg.gram import gram_solve
 from relunmd.engine.linalg.two_loop import Direction, Products
 from relunmd.engine.matrix import Block
 from relunmd.engine.passes import gradient_strip
-from relunmd.engine.problem import Problem
+from relunmd.engine.problem import Anchor, Problem
 
 PAIRS = np.dtype(np.float32)
 """Curvature need not be exact: with pairs in float32 a run in float64 takes the same path, and they take half the
 memory and half the time to read."""
 _EPSILON = 1e-6
+_TOGETHER = 4096
+"""Columns of H that are treated together: few enough for the cache."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,15 @@ class Pairs(NamedTuple):
 
 
 @dataclass(frozen=True)
+class _Pull:
+    """What blocks need of an anchor, for the H of a trial: HHᵀ and (H − H₀)Hᵀ."""
+
+    weight: float
+    HH: Array
+    moved: Array
+
+
+@dataclass(frozen=True)
 class _Plan:
     """How to move and what to evaluate there; without a direction the point itself is evaluated."""
 
@@ -62,6 +73,10 @@ class _Plan:
     penalty: float
     renew: bool
     """Whether the metric is recomputed."""
+    metric: Any = None
+    next_metric: Any = None
+    """For rows of W: the metric of the step, and that of the point it leads to."""
+    pull: _Pull | None = None
 
 
 def products_of(state: State) -> Products:
@@ -71,33 +86,32 @@ def products_of(state: State) -> Products:
 
 def evaluate(problem: Problem, state: State, direction: Direction | None, penalty: float) -> Trial:
     """Evaluate the point a step away from that of `state`; one pass."""
-    dtype, count = problem.dtype, len(state.s_W)
+    dtype, count, anchor = problem.dtype, len(state.s_W), problem.anchor
     renew = direction is None or state.age + 1 >= count
     plan = _Plan(direction, state.step, state.leak, penalty, renew)
-    step_H, pairs_H = np.empty_like(state.by_H), Pairs(state.s_H, state.y_H)
-    scratch = partial(_new, step_H)
-    _move(step_H, pairs_H, state.by_H, plan, state.metric_H.astype(dtype), scratch)
-    Ht = np.add(state.H.T, step_H, order="C")
+    s_H, Ht = _moved_columns(problem, state, plan)
     H = np.ascontiguousarray(Ht.T)
     metric_W = _inverse_gram(H @ H.T, penalty) if renew else state.metric_W
+    plan = replace(plan, metric=state.metric_W.astype(dtype), next_metric=metric_W.astype(dtype))
+    rows = {"W": state.W, "by_W": state.by_W, "s": state.s_W, "y": state.y_W}
+    if anchor is not None:
+        rows["anchor"] = anchor.W
+        plan = replace(plan, pull=_Pull(anchor.weight, H @ H.T, (Ht - anchor.Ht).T @ Ht))
     out, sums = problem.run(
         _block,
-        {"W": state.W, "by_W": state.by_W, "s": state.s_W, "y": state.y_W},
+        rows,
         {"s": (problem.rank, PAIRS), "y": (problem.rank, PAIRS), "by_W": problem.rank, "W": problem.rank},
         H=H,
         Ht=Ht,
-        metric=state.metric_W.astype(dtype),
-        next_metric=metric_W.astype(dtype),
         plan=plan,
     )
     by_H = (penalty * Ht - sums["WR"]).astype(dtype)
-    s_H, y_H = step_H.astype(PAIRS), (by_H - state.by_H).astype(PAIRS)
-    metric_H = _inverse_gram(sums["WW"], penalty) if renew else state.metric_H
-    products = np.zeros((count + 1, count + 5))
-    _add_products(products, Pairs((*pairs_H.s, s_H), (*pairs_H.y, y_H)), by_H, metric_H.astype(dtype), renew, scratch)
-    products += sums["products"]
-    norms = float(sums["norm"]) + kernels.dot(Ht, Ht)
     error_squares, objective_squares = sums["squares"].tolist()
+    if anchor is not None and plan.pull is not None:
+        objective_squares += _add_pull(by_H, Ht, anchor, plan.pull, sums["near"])
+    metric_H = _inverse_gram(sums["WW"], penalty) if renew else state.metric_H
+    y_H, products = _products_of_columns(problem, state, s_H, by_H, metric_H.astype(dtype), renew)
+    norms = float(sums["norm"]) + kernels.dot(Ht, Ht)
     return Trial(
         W=out.W,
         H=H,
@@ -110,35 +124,100 @@ def evaluate(problem: Problem, state: State, direction: Direction | None, penalt
         objective=(objective_squares + penalty * norms) / 2,
         metric=(metric_W, metric_H),
         age=0 if renew else state.age + 1,
-        products=_joined(products_of(state), products, renew),
+        products=_joined(products_of(state), sums["products"] + products, renew),
     )
 
 
+def _moved_columns(problem: Problem, state: State, plan: _Plan) -> tuple[Array, Array]:
+    """How far Hᵀ moves, as one half of a pair, and where to."""
+    s_H, Ht, metric = np.empty_like(state.by_H, PAIRS), np.empty_like(state.by_H), state.metric_H.astype(problem.dtype)
+
+    def move(at: slice) -> None:
+        step = np.empty_like(Ht[at])
+        _move(step, _some(state.s_H, state.y_H, at), state.by_H[at], plan, metric, partial(_new, step))
+        np.copyto(s_H[at], step, casting="same_kind")
+        np.add(state.H.T[at], step, out=Ht[at])
+
+    _over_columns(problem, move)
+    return s_H, Ht
+
+
+def _products_of_columns(
+    problem: Problem, state: State, s_H: Array, by_H: Array, metric: Array, renew: bool
+) -> tuple[Array, Array]:
+    """The change of the gradient by Hᵀ, and the share of H in the inner products."""
+    y_H, count = np.empty_like(s_H), len(state.s_H)
+
+    def products(at: slice) -> Array:
+        np.subtract(by_H[at], state.by_H[at], out=y_H[at], casting="same_kind")
+        pairs, found = _some((*state.s_H, s_H), (*state.y_H, y_H), at), np.zeros((count + 1, count + 5))
+        _add_products(found, pairs, by_H[at], metric, renew, partial(_new, by_H[at]))
+        return found
+
+    return y_H, np.sum(_over_columns(problem, products), axis=0)
+
+
 @np.errstate(over="ignore", invalid="ignore")  # Also in the threads of the workers.
-def _block(
-    x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, metric: Array, next_metric: Array, plan: _Plan
-) -> Sums:
+def _block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, plan: _Plan) -> Sums:
     old = getattr(rows, "s", ()), getattr(rows, "y", ())
     WR, WW = x.sums(Ht.shape), x.sums((len(H), len(H)))
     squares, norm = np.zeros((len(rows.W), 2)), 0.0
+    near = x.sums((2 * len(H), 2 * len(H)))
     products = np.zeros((len(old[0]) + 1, len(old[0]) + 5))
     for at in x.strips:
-        pairs = Pairs(*([array[at] for array in arrays] for arrays in old))
+        pairs = _some(*old, at)
         by_W, s_new, y_new = out.by_W[at], out.s[at], out.y[at]
         scratch = partial(x.scratch_tile, n_rows=len(by_W), n_columns=by_W.shape[1])
         moved = scratch("moved")
-        _move(moved, pairs, rows.by_W[at], plan, metric, scratch)
+        _move(moved, pairs, rows.by_W[at], plan, plan.metric, scratch)
         np.copyto(s_new, moved, casting="same_kind")
         W = np.add(rows.W[at], moved, out=out.W[at])
         gradient_strip(x, at, W, (H, Ht), plan.leak, squares[at], by_W, WR)
         if plan.penalty:
             by_W += W.dtype.type(plan.penalty) * W
             norm += kernels.dot(W, W)
+        pull = plan.pull
+        if pull is not None:
+            both = np.concatenate([rows.anchor[at], W - rows.anchor[at]], axis=1)
+            near += both.T @ both
+            by_W += both @ (W.dtype.type(pull.weight) * np.concatenate([pull.moved, pull.HH]))
         np.subtract(by_W, rows.by_W[at], out=y_new, casting="same_kind")
         WW += W.T @ W
         new = Pairs([*pairs.s, s_new], [*pairs.y, y_new])
-        _add_products(products, new, by_W, next_metric, plan.renew, scratch)
-    return {"WR": WR, "WW": WW, "squares": squares.sum(axis=0), "products": products, "norm": norm}
+        _add_products(products, new, by_W, plan.next_metric, plan.renew, scratch)
+    return {"WR": WR, "WW": WW, "squares": squares.sum(axis=0), "products": products, "norm": norm, "near": near}
+
+
+def _over_columns(problem: Problem, function: Callable[[slice], Any]) -> list[Any]:
+    """Call a function for rows of arrays like Hᵀ, some at a time, in threads; return what it returned, in order."""
+    n = problem.shape[1]
+    parts = [slice(start, min(start + _TOGETHER, n)) for start in range(0, n, _TOGETHER)]
+    found: list[Any] = [None] * len(parts)
+
+    def one(index: int) -> None:
+        found[index] = function(parts[index])
+
+    problem.executor.each(one, len(parts))
+    return found
+
+
+def _some(s: Sequence[Array], y: Sequence[Array], at: slice) -> Pairs:
+    """Pairs in some rows."""
+    return Pairs([array[at] for array in s], [array[at] for array in y])
+
+
+def _add_pull(by_H: Array, Ht: Array, anchor: Anchor, pull: _Pull, near: Array) -> float:
+    """Add the gradient of half of weight·‖WH − W₀H₀‖², and return that number.
+
+    With the differences D = W − W₀ and G = H − H₀ the matrix is DH + W₀G, so that nothing cancels. `near` has the
+    products of W₀ and D.
+    """
+    r, moved_H = Ht.shape[1], Ht - anchor.Ht
+    zz, zd, dd = near[:r, :r], near[:r, r:], near[r:, r:]
+    weight = Ht.dtype.type(pull.weight)
+    by_H += weight * (Ht @ (zd.T + dd).astype(Ht.dtype) + moved_H @ (zz + zd).astype(Ht.dtype))
+    squares = (dd * pull.HH).sum() + 2 * (zd * pull.moved).sum() + (zz * (moved_H.T @ moved_H)).sum()
+    return pull.weight * max(0.0, float(squares))
 
 
 def _move(

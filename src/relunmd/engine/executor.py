@@ -172,6 +172,15 @@ class Executor(ABC):
         finally:
             self._ctrl_c.__enter__()
 
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Do not count passes: they are not over all of X."""
+        passes = self.passes
+        try:
+            yield
+        finally:
+            self.passes = passes
+
     @property
     def insisted(self) -> bool:
         """Whether the KeyboardInterrupt of this run is that of a second Ctrl-C, which must not be delayed."""
@@ -223,6 +232,11 @@ class Executor(ABC):
     def _each(
         self, matrix: Matrix, function: BlockFunction, rows: dict[str, Array], out: Mapping[str, Wanted], shared: Any
     ) -> tuple[dict[str, Array], Sums]: ...
+
+    def each(self, function: Callable[[int], None], count: int) -> None:
+        """Call `function` for every number below `count`: work of the driver, in threads where there are some."""
+        for index in range(count):
+            function(index)
 
     @abstractmethod
     def normal_rows(self, matrix: Matrix, n_columns: int, random: np.random.Generator) -> Array:
@@ -309,6 +323,12 @@ class ThreadExecutor(Executor):
         team.sums.end_of_pass()
         self._buffers.end_of_pass()
         return made, tree.total
+
+    def each(self, function: Callable[[int], None], count: int) -> None:
+        if self._team is None or count == 1:
+            super().each(function, count)
+        else:
+            self._team.spread(lambda index, _: function(index), count, lambda: False)
 
     def normal_rows(self, matrix: Matrix, n_columns: int, random: np.random.Generator) -> Array:
         return random.standard_normal((matrix.shape[0], n_columns)).astype(matrix.dtype)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -89,6 +89,15 @@ class Fingerprint:
 
 
 @dataclass(frozen=True)
+class Anchor:
+    """A point (W, Hᵀ) that the product WH is kept near, by adding weight·‖WH − W₀H₀‖² to the squared error."""
+
+    W: Array
+    Ht: Array
+    weight: float
+
+
+@dataclass(frozen=True)
 class Problem:
     """X ≈ max(0, WH) with W m×rank and H rank×n; everything in the scaled units of `matrix`."""
 
@@ -96,6 +105,10 @@ class Problem:
     rank: int
     facts: Facts
     executor: Executor
+    anchor: Anchor | None = None
+    """For "qn" alone, on a working set."""
+    memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What algorithms derived from X and can recompute."""
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -64,6 +64,8 @@ DataColumns = Annotated[Array, _Kind("int32 or int64", 1, readonly=True)]
 Values = Annotated[Array, _Kind("float", 1)]
 Columns = Annotated[Array, _Kind(types.int32, 1)]
 Indices = Annotated[Array, _Kind(types.int64, 1)]
+ShortIndices = Annotated[Array, _Kind(types.int16, 1)]
+"""Rows of a tile, which sort in linear time."""
 Places = Annotated[Array, _Kind(types.int64, readonly=True)]
 """Column indices of the entries of a tile."""
 

@@ -200,20 +200,22 @@ class StoredRows(NamedTuple):
 
 @kernel
 def stored_residual(x: StoredRows, W: Tile, Ht: Tile, leak: float, squares: Sums, out: Nonzeros) -> None:
-    """out ← −∂(½F²)/∂Θ of the stored entries, with Θ = WH; `squares` as in `residual`. Costs r for each entry."""
+    """out ← the nonzeros of −∂(½F²)/∂Θ of the stored entries, with Θ = WH; `squares` as in `residual`.
+
+    Costs r for each entry.
+    """
     values, columns, starts = x.rows
     values_out, columns_out, starts_out = out
     kind = W.dtype.type
     zero, one, factor, below, infinity = kind(0), kind(1), kind(x.scale), kind(leak), kind(np.inf)
+    count = 0
     for i in range(W.shape[0]):
-        starts_out[i] = starts[i]
+        starts_out[i] = count
         w = W[i]
         for k in range(starts[i], starts[i + 1]):
             j = columns[k]
-            columns_out[k] = j
             weight = x.weights[k] if len(x.weights) else one
             if weight == zero:
-                values_out[k] = zero
                 continue
             h, t = Ht[j], zero
             for q in range(len(w)):
@@ -222,10 +224,13 @@ def stored_residual(x: StoredRows, W: Tile, Ht: Tile, leak: float, squares: Sums
             slope = one if t > zero else below
             e = _distance(max(t, zero), lo, hi, zero)
             d = _distance(slope * t, lo, hi, zero)
-            values_out[k] = weight * slope * d
+            if d != zero:
+                values_out[count] = weight * slope * d
+                columns_out[count] = j
+                count += 1
             squares[i, 0] += np.float64(weight * e * e)
             squares[i, 1] += np.float64(weight * d * d)
-    starts_out[W.shape[0]] = starts[W.shape[0]]
+    starts_out[W.shape[0]] = count
 
 
 @kernel

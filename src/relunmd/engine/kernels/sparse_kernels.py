@@ -1,16 +1,22 @@
 """Tiles that are mostly zero: conversion to and from their nonzeros, and products with the nonzeros alone."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from relunmd.engine.kernels._compile import (
     SAMPLED,
     Array,
     BitsTile,
+    Columns,
     CsrRows,
+    Float32Tile,
     Indices,
     Nonzeros,
+    ShortIndices,
     Sums,
     Tile,
+    Values,
     helper,
     kernel,
 )
@@ -116,6 +122,48 @@ def compress(A: Tile, bits: BitsTile, out: Nonzeros) -> int:
         if count > most:
             return -1
     starts[height] = count
+    return count
+
+
+class Picked(NamedTuple):
+    """Entries of a tile: their values, rows and columns."""
+
+    values: Values
+    rows: ShortIndices
+    columns: Columns
+
+
+@kernel
+def pick(T: Float32Tile, positives: Nonzeros, least: float, out: Picked) -> int:
+    """Write the positive entries of a tile, and zeros where Θ > `least`, row by row. Return their number.
+
+    `out` has room for the whole tile. Entries are tested in groups of sixteen, nearly all of which have none.
+    """
+    values, columns, starts = positives
+    bound, zero = np.float32(least), values.dtype.type(0)
+    width = T.shape[1]
+    count = 0
+    for i in range(T.shape[0]):
+        k, stop = starts[i], starts[i + 1]
+        following = columns[k] if k < stop else width
+        for first in range(0, width, 16):
+            end = min(first + 16, width)
+            if end == first + 16 and following >= end:
+                group, largest = T[i, first : first + 16], bound
+                for q in range(16):
+                    largest = max(largest, group[q])
+                if largest <= bound:
+                    continue
+            for j in range(first, end):
+                positive = j == following
+                if positive or T[i, j] > bound:
+                    out.values[count] = values[k] if positive else zero
+                    out.rows[count] = i
+                    out.columns[count] = j
+                    count += 1
+                if positive:
+                    k += 1
+                    following = columns[k] if k < stop else width
     return count
 
 
