@@ -58,7 +58,7 @@ def test_no_set_if_the_product_is_positive_in_too_many_places(open_problem):
     rng = np.random.default_rng(0)
     assert screened(open_problem(X, RANK), rng.random((400, RANK)), rng.random((RANK, 9000))) is None
     d = relunmd.decompose(X, RANK, init="random", random_state=0, max_iter=30)
-    assert d.error == pytest.approx(relative_error(X, d.W, d.H), rel=1e-9)
+    assert d.error == pytest.approx(relative_error(X, d.W, d.H), rel=1e-6)
     assert d.error < 0.9
 
 
@@ -69,7 +69,7 @@ def test_same_bits_whatever_x_is_stored_as_and_with_any_number_of_threads(tmp_pa
         for jobs in (1, 2, 5) if kind in ("dense", "csr") else (2,):
             d = relunmd.decompose(given, RANK, random_state=0, max_iter=8, tol=0, n_jobs=jobs)
             results[kind, jobs] = d.W.tobytes() + d.H.tobytes() + d.history.error.tobytes()
-            assert d.error == pytest.approx(relative_error(X, d.W, d.H), rel=1e-9)
+            assert d.error == pytest.approx(relative_error(X, d.W, d.H), rel=1e-6)
     assert len(set(results.values())) == 1
 
 
@@ -113,7 +113,7 @@ def test_a_ridge_is_part_of_what_decreases(ridge):
     X = sparse.csr_array(counts())
     d = relunmd.decompose(X, RANK, random_state=0, ridge=ridge, max_iter=40)
     W, H = d.W, d.H
-    assert d.error == pytest.approx(relative_error(X.toarray(), W, H), rel=1e-9)
+    assert d.error == pytest.approx(relative_error(X.toarray(), W, H), rel=1e-6)
     assert d.error < relunmd.decompose(X, RANK, "tsvd").error + 10 * ridge
 
 

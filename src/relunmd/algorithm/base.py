@@ -262,7 +262,7 @@ class Algorithm(ABC):
         >>> state.Z.shape, state.error > 1
         ((6, 6), True)
         """
-        return states.normalized(self.keeps, self.start(problem, W, H), problem.dtype)
+        return self._normalized(problem, self.start(problem, W, H))
 
     def next_state(self, problem: Problem, state: State) -> State:
         """Return the result of `step` in the types that `keeps` declares.
@@ -292,7 +292,10 @@ class Algorithm(ABC):
         >>> second.error < first.error
         True
         """
-        return states.normalized(self.keeps, self.step(problem, state), problem.dtype)
+        return self._normalized(problem, self.step(problem, state))
+
+    def _normalized(self, problem: Problem, state: State) -> State:
+        return states.normalized(self.keeps, state, states.float_type(state, problem))
 
     def to_arrays(self, state: State) -> dict[str, Array]:
         """Flatten a state to named arrays, as a checkpoint stores them.

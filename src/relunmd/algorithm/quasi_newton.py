@@ -54,6 +54,8 @@ _CURVATURE = 1e-8
 _MOST_TRIALS = 10
 _CYCLE = 10
 """Steps on a working set before X is seen again."""
+_SINGLE_ERROR, _SINGLE_DECREASE = 3e-4, 2e-5
+"""float32 suffices above this E, and while F² decreases by more in five steps; rounding changes it by about 1e-7."""
 _PULL, _MOST_PULL = 0.02, 1.0
 """The weight of the distance from the point where the working set was found: the first, and the largest."""
 
@@ -117,6 +119,8 @@ class QuasiNewton(Algorithm):
         "s_W": "k * mr float32", "y_W": "k * mr float32", "s_H": "k * nr float32", "y_H": "k * nr float32",
         # The weight of the distance from here, while steps are on working sets; 0 if they are not.
         "pull": float,
+        # Whether the arrays are in float32, and so is the next pass.
+        "single": bool,
         # The state of 3B during the warm-up.
         "warm": ThreeBlockFactored.keeps,
     }  # fmt: skip
@@ -139,7 +143,8 @@ class QuasiNewton(Algorithm):
         return found | ({"penalized": state.penalized} if self.ridge else {})
 
     def start(self, problem: Problem, W: Array, H: Array) -> State:
-        state = self._unevaluated(problem, W, H)
+        problem = problem.single
+        state = self._unevaluated(problem, W.astype(problem.dtype), H.astype(problem.dtype))
         if self.warm_up == 0 or (state.pull and working_set(problem, state.W, state.H) is not None):
             return self.step(problem, state)
         warm = self._first.first_state(problem, state.W, state.H)
@@ -187,16 +192,22 @@ class QuasiNewton(Algorithm):
             compared=self.ridge > 0,
             steps=0,
             pull=_PULL if has_working_sets(problem) else 0.0,
+            single=problem.mixed and problem.dtype == np.float32,
             **dict.fromkeys(("s_W", "y_W", "s_H", "y_H"), ()),
             warm=None,
         )
 
     def step(self, problem: Problem, state: State) -> State:
         # One trial step, or the same point with another leak; one pass.
+        used = problem.single if state.single else problem
+        inner = working_set(used, state.W, state.H) if state.pull and state.warm is None else None
         if state.warm is not None:
-            return self._warmed_up(problem, state, state.warm)
-        inner = working_set(problem, state.W, state.H) if state.pull else None
-        return self._trial(problem, state) if inner is None else self._cycle(problem, state, inner)
+            found = self._warmed_up(used, state, state.warm)
+        elif inner is not None:
+            found = self._cycle(used, state, inner)
+        else:
+            found = self._trial(used, state)
+        return _in_precision(state, found, problem.mixed)
 
     def _cycle(self, problem: Problem, state: State, inner: Problem) -> State:
         """Steps on the working set, then the next working set, whose squared error is that of X; one pass.
@@ -213,6 +224,7 @@ class QuasiNewton(Algorithm):
                 if initial:
                     return state
             last = self._steps_on_set(near, state)
+        last = last.replace(H=np.ascontiguousarray(last.H))
         following = working_set(problem, last.W, last.H)
         if following is None:
             return _rejected_cycle(problem, state, inner)
@@ -224,7 +236,8 @@ class QuasiNewton(Algorithm):
         pull = state.pull * (0.5 if decrease > 0.7 * expected else 1.0 if decrease > 0.3 * expected else 2.0)
         if state.leak == ERROR and decrease < _STANDSTILL * state.objective:
             pull = 0.0  # The rest is up to steps on all of X.
-        found = found.replace(pull=pull, accepted=1.0)
+        single = state.single and decrease > 2 * _SINGLE_DECREASE * state.objective
+        found = found.replace(pull=pull, accepted=1.0, single=single)
         return found if last.leak == state.leak else found.replace(leak=last.leak, step=0.0)
 
     def _steps_on_set(self, near: Problem, state: State) -> State:
@@ -282,6 +295,14 @@ def _rejected_cycle(problem: Problem, state: State, inner: Problem) -> State:
     keep_working_set(problem, state.W, state.H, inner)
     pull = 8 * state.pull
     return _without_pairs(state).replace(pull=pull if pull <= _MOST_PULL else 0.0, accepted=0.0)
+
+
+def _in_precision(before: State, state: State, mixed: bool) -> State:
+    """The state in float32 as long as progress is far above rounding, and again when a round begins."""
+    recent, begins = state.recent, state.leak > before.leak
+    slow = len(recent) > _WINDOW and recent[-1 - _WINDOW] - recent[-1] < _SINGLE_DECREASE * recent[-1 - _WINDOW]
+    single = mixed and state.error > _SINGLE_ERROR and (begins or (state.single and not slow))
+    return state if single == before.single else state.replace(single=single, step=0.0)
 
 
 def _planned(state: State) -> tuple[State, Direction | None]:

@@ -90,7 +90,7 @@ def evaluate(problem: Problem, state: State, direction: Direction | None, penalt
     renew = direction is None or state.age + 1 >= count
     plan = _Plan(direction, state.step, state.leak, penalty, renew)
     s_H, Ht = _moved_columns(problem, state, plan)
-    H = np.ascontiguousarray(Ht.T)
+    H = Ht.T if problem.matrix.stored_only else np.ascontiguousarray(Ht.T)  # The kernel there takes Hᵀ.
     metric_W = _inverse_gram(H @ H.T, penalty) if renew else state.metric_W
     plan = replace(plan, metric=state.metric_W.astype(dtype), next_metric=metric_W.astype(dtype))
     rows = {"W": state.W, "by_W": state.by_W, "s": state.s_W, "y": state.y_W}

@@ -146,18 +146,24 @@ def from_arrays(keeps: Keeps, arrays: Mapping[str, Array]) -> State:
     return state
 
 
-def misfit(keeps: Keeps, state: State, problem: Problem) -> str | None:
-    """What in a state cannot belong to a run on `problem`, if anything.
+def float_type(state: State, problem: Problem) -> np.dtype[Any]:
+    """The float type of a state: float32 if it keeps `single`, that is true and the problem is mixed."""
+    return problem.single.dtype if vars(state).get("single") is True else problem.dtype
+
+
+def misfit(keeps: Keeps, state: State, problem: Problem, dtype: np.dtype[Any] | None = None) -> str | None:
+    """What in a state cannot belong to a run on `problem`, if anything; `dtype` is that of the state around it.
 
     Kernels do not check the sizes of their arguments, so a state from a file is checked first. Only W and H must be
     finite: a checkpoint may hold a state whose next step fails.
     """
     (m, n), r = problem.shape, problem.rank
     sizes = {"m": m, "n": n, "r": r, "p": min(r + OVERSAMPLING, m, n)}
+    dtype = float_type(state, problem) if dtype is None else dtype
     for name, kind in complete(keeps).items():
         value = getattr(state, name)
         if isinstance(kind, Mapping):
-            found = None if value is None else misfit(kind, value, problem)
+            found = None if value is None else misfit(kind, value, problem, dtype)
             if found:
                 return f"{name}.{found}"
         elif isinstance(kind, str):
@@ -165,7 +171,7 @@ def misfit(keeps: Keeps, state: State, problem: Problem) -> str | None:
             arrays = value if shape.count else (value,)
             if shape.count and len(arrays) != sizes.setdefault(shape.count, len(arrays)):
                 return f"{name} has {len(arrays)} arrays, not {sizes[shape.count]}"
-            if not all(shape.fits(array, problem.dtype, sizes) for array in arrays):
+            if not all(shape.fits(array, dtype, sizes) for array in arrays):
                 return f"{name} is not an array {kind!r} of the right size and type"
             if name in ("W", "H") and not np.isfinite(value).all():
                 return f"{name} is not finite"
@@ -194,8 +200,8 @@ def normalized(keeps: Keeps, state: State, dtype: np.dtype[Any]) -> State:
 
 
 def _array(value: Any, dtype: np.dtype[Any]) -> Any:
-    """An array in memory in C order; arrays on a cluster are returned as they are."""
-    return np.asarray(value, dtype, order="C") if isinstance(value, np.ndarray) else value
+    """An array in memory in C order, or an array on a cluster, in this float type."""
+    return np.asarray(value, dtype, order="C") if isinstance(value, np.ndarray) else value.astype(dtype)
 
 
 def count_dense(keeps: Keeps) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
 from relunmd.engine.linalg.gram import right_inverse
 from relunmd.engine.linalg.truncated_svd import Sweep, empty_share
@@ -41,7 +42,9 @@ def gradient_strip(
     """Write ∇_W of some rows to `by_W` and add their −∇_Hᵀ (n×r) to `by_H`; `squares` as in `residual_strip`."""
     H, Ht = factors
     by_W[:] = 0
-    for tile in x.across(rows):
+    if x.matrix.stored_only:
+        kernels.stored_gradient(x.whole(rows).stored(), W, Ht, leak, squares, by_W, by_H)
+    for tile in () if x.matrix.stored_only else x.across(rows):
         # A strip of one tile, so that the next tile uses the same scratch memory, which is in cache.
         piece = Strip(x, tile.n_rows).add_residual(tile, W, H, leak, squares)
         piece.add_times(Ht, by_W)

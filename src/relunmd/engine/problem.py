@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -107,6 +107,8 @@ class Problem:
     executor: Executor
     anchor: Anchor | None = None
     """For "qn" alone, on a working set."""
+    mixed: bool = False
+    """Whether an algorithm may compute in float32 as long as that suffices."""
     memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What algorithms derived from X and can recompute."""
 
@@ -117,6 +119,11 @@ class Problem:
     @property
     def dtype(self) -> np.dtype[Any]:
         return self.matrix.dtype
+
+    @property
+    def single(self) -> "Problem":
+        """The problem in float32 if it is `mixed`, else as it is."""
+        return replace(self, matrix=replace(self.matrix, dtype=np.dtype(np.float32))) if self.mixed else self
 
     @property
     def fingerprint(self) -> Fingerprint:

@@ -14,8 +14,8 @@ from scipy import sparse
 
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums, ThreadExecutor
-from relunmd.engine.kernels import Nonzeros, Picked
-from relunmd.engine.matrix import Array, Block, CsrSource, Matrix, Observation, Tile
+from relunmd.engine.kernels import Picked
+from relunmd.engine.matrix import Array, Block, CsrSource, Matrix, Observation, RowLayout
 from relunmd.engine.problem import Problem
 
 log = logging.getLogger("relunmd")
@@ -23,9 +23,10 @@ log = logging.getLogger("relunmd")
 MOST_DENSITY = 0.01
 """The share of positive entries up to which working sets are used."""
 _LEAST_ENTRIES = 2**22
-_WANTED, _MOST = 4, 16
-"""Entries of a working set for each positive one: as many as wanted, and the most that Θ > 0 may need."""
+_WANTED, _MARGIN, _MOST = 4, 2, 16
+"""Entries of a working set for each positive one of X, and at least so many for each of Θ; the most that Θ may have."""
 _SAMPLED, _SAMPLED_ROWS = 2**22, (16, 256)
+_MOST_BLOCKS = 8
 _SINGLE, _INT16, _INT32 = np.dtype(np.float32), np.dtype(np.int16), np.dtype(np.int32)
 
 
@@ -65,22 +66,30 @@ def screened(problem: Problem, W: Array, H: Array) -> Problem | None:
     counts, columns, values = (np.concatenate(arrays) for arrays in list(zip(*parts, strict=True))[1:])
     starts = np.concatenate([[0], np.cumsum(counts)])
     source = CsrSource(sparse.csr_array((values, columns, starts), problem.shape), stored_only=True)
+    source.chunk_rows = _rows_together(problem)
     known = replace(Observation.none(problem.shape[1]), stored_only=True)
     log.debug("Working set of %d entries, %d of them positive", len(values), problem.facts.positives)
     return replace(problem, matrix=Matrix(source, problem.dtype, 1.0, known), memo={})
 
 
+def _rows_together(problem: Problem) -> int:
+    """Whole strips, so many that there are at most `_MOST_BLOCKS` blocks, whose sums are as wide as X."""
+    strip = RowLayout(*problem.shape).strip_rows
+    return strip * -(-problem.shape[0] // (strip * _MOST_BLOCKS))
+
+
 def _bound(problem: Problem, W: Array, H: Array) -> float | None:
-    """Return the number that about `_WANTED` entries of WH for each positive entry of X exceed, at most 0.
+    """Return the number that as many entries of WH exceed as a working set should have, at most 0.
 
     None if too many exceed 0. It is estimated from some rows.
     """
     (m, n), positives = problem.shape, problem.facts.positives
     count = min(m, max(_SAMPLED_ROWS[0], min(_SAMPLED_ROWS[1], _SAMPLED // n)))
     Theta = W[np.linspace(0, m - 1, count).astype(np.intp)].astype(_SINGLE) @ H
-    if np.count_nonzero(Theta > 0) / Theta.size > _MOST * positives / (m * n):
+    expected, above = positives / (m * n) * Theta.size, int(np.count_nonzero(Theta > 0))
+    if above > _MOST * expected:
         return None
-    place = max(0, Theta.size - 1 - int(_WANTED * positives / (m * n) * Theta.size))
+    place = max(0, Theta.size - 1 - int(max(_WANTED * expected, _MARGIN * above)))
     return min(0.0, float(np.partition(Theta.ravel(), place)[place]))
 
 
@@ -96,7 +105,7 @@ def _screen_block(x: Block, rows: Rows, out: Rows, *, H: Array, bound: float) ->
             picked = Picked(
                 take("picked", (size,), x.matrix.dtype), take("rows", (size,), _INT16), take("columns", (size,), _INT32)
             )
-            count = kernels.pick(T, _positives(x, tile), bound, picked)
+            count = kernels.pick(T, tile.positives(), bound, picked)
             found.append(
                 (picked.values[:count].copy(), picked.rows[:count].copy(), picked.columns[:count] + tile.columns.start)
             )
@@ -105,20 +114,3 @@ def _screen_block(x: Block, rows: Rows, out: Rows, *, H: Array, bound: float) ->
         counts = np.bincount(of_rows, minlength=len(W))
         parts.append((x.rows.start + at.start, counts, columns[order], values[order]))
     return {"parts": parts}
-
-
-def _positives(x: Block, tile: Tile) -> Nonzeros:
-    """Return the positive entries of a tile, scaled."""
-    size = tile.n_rows * tile.n_columns
-    found = tile.nonzeros(size, 0.0)
-    if found is None:
-        A = x.strip_tile(0, tile.n_rows, tile.n_columns)
-        kernels.raise_positive(*tile.scaled, A, 0.0)
-        take = x.scratch.take
-        found = Nonzeros(
-            take("positives", (size + 8,), A.dtype),
-            take("positive columns", (size + 8,), _INT32),
-            take("positive starts", (tile.n_rows + 1,), np.dtype(np.int64)),
-        )
-        kernels.compress(A, A.view(_INT32 if A.itemsize == 4 else np.dtype(np.int64)), found)
-    return found

@@ -127,7 +127,7 @@ class Run:
     def _begin(self, init: Init) -> Trajectory:
         """Initialize, and evaluate the initial factors."""
         with self.reading():
-            W, H = init.make(self.problem, self.race.random)
+            W, H = init.make(self.problem.single, self.race.random)
         init_time = self.clock.seconds()
         state = self.first_state(W, H)
         if state is None:
@@ -213,11 +213,15 @@ class Run:
 
     def _outcome(self) -> Outcome:
         winner = self.race.leader
-        factors = winner.best[:2]
-        W, H = canonical(self.problem, *factors)
+        W, H = (factor.astype(self.problem.dtype) for factor in winner.best[:2])
+        factors, error = (W, H), winner.best.error
+        if winner.best.W.dtype != W.dtype and self._failure is None:  # An error in float32 has seven digits.
+            with self.reading():
+                error = self.problem.error(W, H)
+        W, H = canonical(self.problem, W, H)
         interrupted = self.problem.executor.interrupted()  # After the last pass.
         status = Status.INTERRUPTED if interrupted else self._stopped or Status.MAX_ITER
-        return Outcome(W, H, winner.best.error, status, winner.history, winner.init_time, factors, self._failure)
+        return Outcome(W, H, error, status, winner.history, winner.init_time, factors, self._failure)
 
 
 def solve(

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from relunmd.algorithm import Algorithm, State
+from relunmd.algorithm import state as states
 from relunmd.engine.problem import Problem
 from relunmd.errors import InputError
 from relunmd.history import History, Status
@@ -14,6 +15,8 @@ from relunmd.loop.criteria import Limits
 from relunmd.loop.snapshot import Snapshot
 
 Array = NDArray[Any]
+_LATER = {"pull": 0.0, "single": False}
+"""What states of earlier versions lack."""
 
 
 class Best(NamedTuple):
@@ -121,6 +124,8 @@ class Trajectory:
             parts[kind][rest] = array
         if "best_criterion" not in about:  # A checkpoint of a development version.
             _add_penalized(algorithm, parts["state"])
+        # Checkpoints from before working sets and passes in float32.
+        parts["state"] |= {k: np.asarray(v) for k, v in _LATER.items() if k in algorithm.keeps.keys() - parts["state"]}
         try:
             state = algorithm.from_arrays(parts["state"])
         except InputError as reason:
@@ -128,7 +133,9 @@ class Trajectory:
         goal = np.inf if about["goal"] is None else count(about["goal"], "goal")
         found = cls(algorithm, state, amount(about["init_time"], "init_time"), goal)
         W, H, error = parts["best"]["W"], parts["best"]["H"], amount(about["best_error"], "best_error")
-        misfit = algorithm.misfit(state, problem) or algorithm.misfit(state.replace(W=W, H=H, error=error), problem)
+        # The state may be in float32 when the best factors are not, or the other way around.
+        best_type = problem.single.dtype if W.dtype == problem.single.dtype else problem.dtype
+        misfit = algorithm.misfit(state, problem) or states.misfit({}, State(W, H, error), problem, best_type)
         if misfit:
             raise ValueError(misfit)
         criterion = amount(about.get("best_criterion", error), "best_criterion")

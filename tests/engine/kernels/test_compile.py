@@ -50,6 +50,7 @@ def test_every_kernel_has_exactly_one_signature_a_float_type():
         kernels.scatter,
         kernels.gather,
         kernels.stored_residual,
+        kernels.stored_gradient,
         kernels.stored_bounds,
         kernels.weigh_held_out,
     }

@@ -13,6 +13,7 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -106,7 +107,8 @@ class ClusterExecutor(Executor):
         specs = {name: array.spec for name, array in made.items()}
         drop = [self._dropped.pop() for _ in range(len(self._dropped))]  # Others may be appended at any time.
         versions = self._generation, self.source.epoch
-        order = PassOrder(function, matrix.dtype, matrix.scale, matrix.observation, numbers, specs, drop, *versions)
+        sent: Any = replace(matrix, source=None)  # type: ignore[arg-type]
+        order = PassOrder(function, sent, numbers, specs, drop, *versions)
         while True:
             try:
                 sums = self._run_pass(order, shared)

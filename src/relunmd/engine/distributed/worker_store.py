@@ -9,7 +9,7 @@ kept against the loss of a worker are never overwritten.
 import bisect
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -23,7 +23,7 @@ from relunmd.engine.distributed.refusals import WorkersLostError, refusing
 from relunmd.engine.distributed.row_files import read_part, write_part
 from relunmd.engine.distributed.shared_arrays import unfold_transposes
 from relunmd.engine.executor import BlockFunction, Sums, Team, grouped
-from relunmd.engine.matrix import Matrix, Observation, RowLayout, Scratch, Source
+from relunmd.engine.matrix import Matrix, RowLayout, Scratch, Source
 from relunmd.engine.matrix.read_check import row_sums
 from relunmd.engine.matrix.source import InMemory, Slab
 from relunmd.engine.tree_sum import Tree
@@ -47,6 +47,8 @@ class PassOrder:
 
     Attributes
     ----------
+    matrix : Matrix
+        X without its source, which is on the worker.
     rows : mapping of str to int
         The numbers of the arrays that are read.
     out : mapping of str to RowSpec
@@ -60,9 +62,7 @@ class PassOrder:
     """
 
     function: BlockFunction
-    dtype: np.dtype[Any]
-    scale: float
-    observation: Observation | None
+    matrix: Matrix
     rows: Mapping[str, int]
     out: Mapping[str, RowSpec]
     drop: Sequence[int]
@@ -171,7 +171,7 @@ class WorkerStore(Source):
         self.kept = {generation: kept for generation, kept in self.kept.items() if generation >= order.kept}
         self._allocate(order.out.values(), parts)
         shared = unfold_transposes(folded)
-        matrix = Matrix(self, order.dtype, order.scale, order.observation)
+        matrix = replace(order.matrix, source=self)
         tree = Tree(sum(map(len, self._blocks.values())), self.team.sums.give_back)
         # Any thread takes a block of a part that is held. Another part is loaded by one thread for all its blocks.
         jobs = [(part, [block]) for part in parts if part in self.held for block in self._blocks[part]]

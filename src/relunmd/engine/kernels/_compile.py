@@ -187,9 +187,14 @@ def warm_up(dtype: np.dtype[Any]) -> None:
         return
     with _COMPILING:
         if dtype not in _READY:
+            reported = False
             for compiled in _REGISTERED:
                 for signature in _signatures(compiled, dtype):
+                    missed = sum(compiled.stats.cache_misses.values())
                     compiled.compile(signature)
+                    if not reported and sum(compiled.stats.cache_misses.values()) > missed:
+                        log.warning("Compiling for %s, once on this machine: about a minute", dtype)
+                        reported = True
             _READY.add(dtype)
 
 

@@ -188,7 +188,7 @@ def tile_bounds(X: DataTile, scale: float, known: Known, lo: Tile, hi: Tile, w: 
 class StoredRows(NamedTuple):
     """Rows of a CSR matrix whose unstored entries are missing; `weights` are those of its values, or none.
 
-    `lower` and `upper` have one row.
+    `lower` and `upper` have one row, or none without limits.
     """
 
     rows: CsrRows
@@ -198,49 +198,87 @@ class StoredRows(NamedTuple):
     scale: float
 
 
+@helper
+def _stored_interval(x: Any, k: Any, value: Any) -> tuple[Any, Any]:
+    """Return the interval of the stored entry k."""
+    kind, j = x.rows.values.dtype.type, x.rows.columns[k]
+    lower = x.lower[0, j] if len(x.lower) else kind(0)
+    upper = x.upper[0, j] if len(x.upper) else kind(np.inf)
+    return _interval(value, lower, upper, kind(np.inf))
+
+
+@helper
+def _stored_gap(x: Any, k: Any, t: Any, below: Any) -> tuple[Any, Any, Any]:
+    """Return −∂(½F²)/∂Θ of stored entry k, and its shares of E²‖X‖² and of F²."""
+    kind = x.rows.values.dtype.type
+    zero, one = kind(0), kind(1)
+    value, slope, relu = x.rows.values[k] * kind(x.scale), one if t > zero else below, max(t, zero)
+    if len(x.lower) or len(x.upper):
+        lo, hi = _stored_interval(x, k, value)
+        e, d = _distance(relu, lo, hi, zero), _distance(slope * t, lo, hi, zero)
+    else:
+        e = value - relu
+        d = value - slope * t if value > zero else e
+    weight = x.weights[k] if len(x.weights) else one
+    if weight == zero:
+        return zero, zero, zero
+    return weight * slope * d, weight * e * e, weight * d * d
+
+
 @kernel
 def stored_residual(x: StoredRows, W: Tile, Ht: Tile, leak: float, squares: Sums, out: Nonzeros) -> None:
     """out ← the nonzeros of −∂(½F²)/∂Θ of the stored entries, with Θ = WH; `squares` as in `residual`.
 
     Costs r for each entry.
     """
-    values, columns, starts = x.rows
+    columns, starts = x.rows.columns, x.rows.starts
     values_out, columns_out, starts_out = out
-    kind = W.dtype.type
-    zero, one, factor, below, infinity = kind(0), kind(1), kind(x.scale), kind(leak), kind(np.inf)
+    zero, below = W.dtype.type(0), W.dtype.type(leak)
     count = 0
     for i in range(W.shape[0]):
         starts_out[i] = count
         w = W[i]
         for k in range(starts[i], starts[i + 1]):
-            j = columns[k]
-            weight = x.weights[k] if len(x.weights) else one
-            if weight == zero:
-                continue
-            h, t = Ht[j], zero
+            h, t = Ht[columns[k]], zero
             for q in range(len(w)):
                 t += w[q] * h[q]
-            lo, hi = _interval(values[k] * factor, x.lower[0, j], x.upper[0, j], infinity)
-            slope = one if t > zero else below
-            e = _distance(max(t, zero), lo, hi, zero)
-            d = _distance(slope * t, lo, hi, zero)
-            if d != zero:
-                values_out[count] = weight * slope * d
-                columns_out[count] = j
+            gap, error, objective = _stored_gap(x, k, t, below)
+            if gap != zero:
+                values_out[count] = gap
+                columns_out[count] = columns[k]
                 count += 1
-            squares[i, 0] += np.float64(weight * e * e)
-            squares[i, 1] += np.float64(weight * d * d)
+            squares[i, 0] += np.float64(error)
+            squares[i, 1] += np.float64(objective)
     starts_out[W.shape[0]] = count
+
+
+@kernel
+def stored_gradient(x: StoredRows, W: Tile, Ht: Tile, leak: float, squares: Sums, by_W: Tile, by_H: Sums) -> None:
+    """Add −∇_W and −∇_Hᵀ of ½F² to `by_W` and `by_H`, with R of `stored_residual`, while rows of Hᵀ are in cache."""
+    columns, starts = x.rows.columns, x.rows.starts
+    zero, below = W.dtype.type(0), W.dtype.type(leak)
+    for i in range(W.shape[0]):
+        w, by_w = W[i], by_W[i]
+        for k in range(starts[i], starts[i + 1]):
+            h, t = Ht[columns[k]], zero
+            for q in range(len(w)):
+                t += w[q] * h[q]
+            gap, error, objective = _stored_gap(x, k, t, below)
+            squares[i, 0] += np.float64(error)
+            squares[i, 1] += np.float64(objective)
+            if gap != zero:
+                by_h = by_H[columns[k]]
+                for q in range(len(w)):
+                    by_w[q] += gap * h[q]
+                    by_h[q] += np.float64(gap * w[q])
 
 
 @kernel
 def stored_bounds(x: StoredRows, lo: Values, hi: Values) -> None:
     """lo, hi ← the intervals of the stored entries."""
-    kind = lo.dtype.type
-    factor, infinity = kind(x.scale), kind(np.inf)
+    factor = lo.dtype.type(x.scale)
     for k in range(len(lo)):
-        j = x.rows.columns[k]
-        lo[k], hi[k] = _interval(x.rows.values[k] * factor, x.lower[0, j], x.upper[0, j], infinity)
+        lo[k], hi[k] = _stored_interval(x, k, x.rows.values[k] * factor)
 
 
 @helper

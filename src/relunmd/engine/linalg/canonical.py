@@ -27,6 +27,7 @@ def canonical_factors(W: Array, H: Array, scale: float = 1.0) -> tuple[Array, Ar
 def canonical(problem: Problem, W: Array, H: Array) -> tuple[Any, Array]:
     """The same for the factors of a problem, in the units of X, wherever the rows of W are."""
     scale = problem.matrix.scale
+    W, H = W.astype(problem.dtype), H.astype(problem.dtype)
     if isinstance(W, np.ndarray):
         return canonical_factors(W, H, scale)
     # QR from Gram matrices, which lose half of the digits: the second and the third time make up for it, whatever the

@@ -40,6 +40,8 @@ class Matrix:
     scale: float = 1.0
     observation: Observation | None = None
     """What is known of the entries beside their values; None if nothing is."""
+    very_sparse: bool = False
+    """Whether so few entries are positive that residuals are formed from these, however X is stored."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -204,7 +206,24 @@ class Tile:
             weights = np.array(weights) if len(weights) else np.ones(len(csr.values), matrix.dtype)
             kernels.weigh_held_out(csr, held, self.first_row, weights)
             weights = read_only(weights)
-        return StoredRows(csr, weights, *matrix.limits, scale)
+        lower, upper = (limits[rows] for limits, rows in zip(matrix.limits, matrix._known.limited, strict=True))
+        return StoredRows(csr, weights, lower, upper, scale)
+
+    def positives(self) -> Nonzeros:
+        """Return the positive entries, scaled."""
+        size = self.n_rows * self.n_columns
+        found = self.nonzeros(size, 0.0)
+        if found is None:
+            take, dtype = self.scratch.take, self.matrix.dtype
+            A = take("positives", (self.n_rows, self.n_columns), dtype)
+            kernels.raise_positive(*self.scaled, A, 0.0)
+            found = Nonzeros(
+                take("positive values", (size + 8,), dtype),
+                take("positive columns", (size + 8,), np.dtype(np.int32)),
+                take("positive starts", (self.n_rows + 1,), np.dtype(np.int64)),
+            )
+            kernels.compress(A, A.view(np.int32 if A.itemsize == 4 else np.int64), found)
+        return found
 
     def nonzeros(self, most: int, lift: float) -> Nonzeros | None:
         """Return the positive entries of X·scale + lift·[X > 0] if X is sparse and has at most `most` of them."""
