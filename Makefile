@@ -52,6 +52,8 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.tsvd
 	$(BIN)/python -m benchmarks.readings
 	$(BIN)/python -m benchmarks.flagship
+	$(BIN)/python -m benchmarks.sparse tfidf
+	$(BIN)/python -m benchmarks.sparse growth
 	$(BIN)/python -m benchmarks.checkpoint
 	$(BIN)/python -m benchmarks.estimator
 	$(BIN)/python -m benchmarks.command

@@ -7,7 +7,7 @@ from dask import delayed
 from scipy import sparse
 
 import relunmd
-from relunmd import InputError, ReLUNMD
+from relunmd import InputError, ReLUNMD, arguments
 from relunmd.engine.distributed import dask_input, open_distributed, worker_store
 from relunmd.engine.distributed.cluster_executor import ClusterExecutor
 from relunmd.engine.distributed.remote_rows import RowsOnWorkers
@@ -69,6 +69,23 @@ def test_every_kind_of_parts(client, on_threads, kind):
     there = relunmd.decompose(KINDS[kind](), algorithm="3b-factored", **RUN)
     assert_same_history(there, on_threads["3b-factored"])
     assert there.W.chunks[0] == tuple(np.diff([*STARTS, len(X)]))
+
+
+def test_the_same_bits_in_mixed_precision(client, monkeypatch):
+    monkeypatch.setattr(arguments, "_LEAST_MIXED", 1)
+    exact, run = synthetic(2100, 160, 6, seed=3), RUN | {"max_iter": 30}
+    here = relunmd.decompose(exact, **run)
+    assert here.history.error[0] > 1e-3
+    assert here.error < 1e-4  # Passes in both float types.
+    assert_same_history(relunmd.decompose(da.from_array(exact, chunks=(HEIGHT, -1)), **run), here)
+
+
+@pytest.mark.parametrize("kind", ["dense", "delayed CSR"])
+def test_the_same_bits_where_residuals_are_formed_from_positive_entries(client, kind):
+    few = X * (np.quantile(X, 0.985) < X)
+    parts = [delayed(sparse.csr_array(few[start : start + HEIGHT])) for start in STARTS]
+    given = da.from_array(few, chunks=(HEIGHT, -1)) if kind == "dense" else parts
+    assert_same_history(relunmd.decompose(given, **RUN), relunmd.decompose(few, **RUN))
 
 
 def test_persisted_parts_give_the_same_bits_wherever_they_are(client, on_threads):

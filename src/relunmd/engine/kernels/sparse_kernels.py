@@ -1,6 +1,6 @@
 """Tiles that are mostly zero: conversion to and from their nonzeros, and products with the nonzeros alone."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -125,6 +125,17 @@ def compress(A: Tile, bits: BitsTile, out: Nonzeros) -> int:
     return count
 
 
+@helper
+def _all_up_to(bound: Any, entries: Any) -> bool:
+    """Return whether none of up to sixteen entries is larger; False if there are fewer."""
+    if len(entries) < 16:
+        return False
+    largest = bound
+    for q in range(16):
+        largest = max(largest, entries[q])
+    return bool(largest <= bound)
+
+
 @kernel
 def sparse_residual(T: Tile, positives: Nonzeros, leak: float, squares: Sums, out: Nonzeros) -> int:
     """Write the nonzeros of −∂(½F²)/∂Θ of a tile of Θ where X has few positive entries; `squares` as in `residual`.
@@ -145,12 +156,8 @@ def sparse_residual(T: Tile, positives: Nonzeros, leak: float, squares: Sums, ou
         following = columns[k] if k < stop else width
         for first in range(0, width, 16):
             end = min(first + 16, width)
-            if end == first + 16 and following >= end:
-                group, largest = T[i, first : first + 16], zero
-                for q in range(16):
-                    largest = max(largest, group[q])
-                if largest <= zero:
-                    continue
+            if following >= end and _all_up_to(zero, T[i, first:end]):
+                continue
             if count > most:
                 return -1
             for j in range(first, end):
@@ -199,12 +206,8 @@ def pick(T: Float32Tile, positives: Nonzeros, least: float, out: Picked) -> int:
         following = columns[k] if k < stop else width
         for first in range(0, width, 16):
             end = min(first + 16, width)
-            if end == first + 16 and following >= end:
-                group, largest = T[i, first : first + 16], bound
-                for q in range(16):
-                    largest = max(largest, group[q])
-                if largest <= bound:
-                    continue
+            if following >= end and _all_up_to(bound, T[i, first:end]):
+                continue
             for j in range(first, end):
                 positive = j == following
                 if positive or T[i, j] > bound:

@@ -27,29 +27,37 @@ def scan(X: DataTile, row: int, column: int, n_columns: int) -> tuple[float, int
     """Return the largest finite entry, the numbers of infinite and of negative entries, a checksum, the number of NaN.
 
     The tile begins at (row, column) of a matrix with n_columns columns. The checksum is the sum modulo 2⁶⁴ of a hash of
-    the position and the value of each nonzero entry: it does not depend on the storage or on the tiles.
+    the position and the value of each nonzero entry: it does not depend on the storage or on the tiles. Entries are
+    read 64 at a time, and those that are all zero are skipped.
     """
     largest, checksum = 0.0, np.uint64(0)
     infinite = negative = missing = 0
-    values = np.empty(X.shape[1], np.float64)
+    values = np.empty(64, np.float64)
     bits = values.view(np.uint64)
     for i in range(X.shape[0]):
-        place = np.uint64(row + i) * np.uint64(n_columns) + np.uint64(column)
-        for j in range(X.shape[1]):
-            values[j] = X[i, j] if X[i, j] == X[i, j] else np.nan  # One NaN, whatever its bits.
-        for j in range(X.shape[1]):
-            x = values[j]
-            if x != 0:
-                key = _mixed((place + np.uint64(j)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1))
-                checksum += _mixed(key ^ bits[j])
-            if x != x:
-                missing += 1
-            elif not math.isfinite(x):
-                infinite += 1
-            elif x < 0:
-                negative += 1
-            elif x > largest:
-                largest = x
+        for start in range(0, X.shape[1], 64):
+            part = X[i, start : start + 64]
+            nonzeros = 0
+            for j in range(len(part)):
+                nonzeros += part[j] != 0
+            if nonzeros == 0:
+                continue
+            place = np.uint64(row + i) * np.uint64(n_columns) + np.uint64(column + start)
+            for j in range(len(part)):
+                values[j] = part[j] if part[j] == part[j] else np.nan  # One NaN, whatever its bits.
+            for j in range(len(part)):
+                x = values[j]
+                if x != 0:
+                    key = _mixed((place + np.uint64(j)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1))
+                    checksum += _mixed(key ^ bits[j])
+                if x != x:
+                    missing += 1
+                elif not math.isfinite(x):
+                    infinite += 1
+                elif x < 0:
+                    negative += 1
+                elif x > largest:
+                    largest = x
     return largest, infinite, negative, checksum, missing  # type: ignore[return-value]
 
 
