@@ -22,6 +22,7 @@ RANK = 4
 def small_matrices(monkeypatch):
     """Working sets also for the small matrices of these tests."""
     monkeypatch.setattr(working_set, "_LEAST_ENTRIES", 1)
+    monkeypatch.setattr(working_set, "MOST_DENSITY", 0.01)
 
 
 def counts():

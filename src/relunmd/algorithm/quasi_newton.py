@@ -65,9 +65,9 @@ class QuasiNewton(Algorithm):
     """Run preconditioned limited-memory BFGS on the error, reached in levels from the latent residual.
 
     The default, ``algorithm="auto"``. One pass and at most 6mnr flops an iteration, also for a rejected trial step;
-    2·memory + 6 arrays like W and H and nothing of the size of X are kept. If at most 1 % of a large X is positive, an
-    iteration is one pass of 2mnr flops and ten steps on a working set, which has 4 to 16 entries for each positive one.
-    While the leak (a column of the history) is above 0 the error may plateau or increase, so `tol` is ignored.
+    2·memory + 6 arrays like W and H and nothing of the size of X are kept. If at most 0.1 % of a large X is positive,
+    an iteration is one pass of 2mnr flops and ten steps on a working set, which has 4 to 32 entries for each positive
+    one. While the leak (a column of the history) is above 0 the error may plateau or increase, so `tol` is ignored.
 
     Parameters
     ----------

@@ -21,9 +21,6 @@ from relunmd.errors import InputError
 
 log = logging.getLogger("relunmd")
 
-_VERY_SPARSE = 0.02
-"""The share of positive entries up to which residuals are formed from these."""
-
 
 def check_matrix(X: Any) -> Source:
     """Return X as a source of real rows and columns, wherever it is stored; the caller closes it.
@@ -138,8 +135,6 @@ def make_problem(X: Source, dtype: np.dtype[Any], rank: int, executor: Executor,
     matrix = Matrix(X.reduced(() if known is None else known.beside), dtype, scale, known)
     facts = _facts(matrix, executor, f"{found.checksum:016x}")
     X.validated()
-    very_sparse = known is None and facts.positives <= _VERY_SPARSE * X.shape[0] * X.shape[1]
-    matrix = replace(matrix, very_sparse=very_sparse)
     if facts.squares == 0 and not zeros_alone:
         raise InputError("X must have an entry above its limits lower; got none: W = 0, H = 0 fits X exactly.")
     return Problem(matrix, rank, facts, executor)

@@ -20,8 +20,8 @@ from relunmd.engine.problem import Problem
 
 log = logging.getLogger("relunmd")
 
-MOST_DENSITY = 0.01
-"""The share of positive entries up to which working sets are used."""
+MOST_DENSITY = 0.001
+"""The share of positive entries up to which working sets are used; at 0.3 % passes over all of X were faster."""
 _LEAST_ENTRIES = 2**22
 _WANTED, _MARGIN, _MOST = 4, 2, 16
 """Entries of a working set for each positive one of X, and at least so many for each of Θ; the most that Θ may have."""

@@ -80,14 +80,6 @@ def test_the_same_bits_in_mixed_precision(client, monkeypatch):
     assert_same_history(relunmd.decompose(da.from_array(exact, chunks=(HEIGHT, -1)), **run), here)
 
 
-@pytest.mark.parametrize("kind", ["dense", "delayed CSR"])
-def test_the_same_bits_where_residuals_are_formed_from_positive_entries(client, kind):
-    few = X * (np.quantile(X, 0.985) < X)
-    parts = [delayed(sparse.csr_array(few[start : start + HEIGHT])) for start in STARTS]
-    given = da.from_array(few, chunks=(HEIGHT, -1)) if kind == "dense" else parts
-    assert_same_history(relunmd.decompose(given, **RUN), relunmd.decompose(few, **RUN))
-
-
 def test_persisted_parts_give_the_same_bits_wherever_they_are(client, on_threads):
     there = relunmd.decompose(chunked(200).persist(), algorithm="qn", **RUN)
     assert there.W.chunks == ((200,) * 10 + (100,), (6,))

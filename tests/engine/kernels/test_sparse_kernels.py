@@ -99,25 +99,3 @@ def test_sums_are_in_float64(dtype):
     S = np.full((2, 3), 2.0**40)
     kernels.add_to(S, np.full((2, 3), 0.25, dtype))
     assert (S == 2.0**40 + 0.25).all()
-
-
-@given(sparse_tiles(), st.sampled_from((1.0, 0.3, 0.0)), st.integers(0, 2**32 - 1))
-def test_sparse_residual_is_that_of_numpy(X, leak, seed):
-    """Few entries of Θ are positive, as on very sparse data; with too little room there is no result."""
-    Theta = (np.random.default_rng(seed).standard_normal(X.shape) - 1).astype(X.dtype)
-    slope = np.where(Theta > 0, 1, leak).astype(X.dtype)
-    error = X - np.maximum(0, Theta)
-    gap = np.where(X > 0, X - slope * Theta, error)
-    wanted = np.where(X > 0, slope * gap, gap)
-    positives = kernels.Nonzeros(*compressed(X, X.size)[1:])
-    size = X.size + 16
-    out = kernels.Nonzeros(np.empty(size, X.dtype), np.empty(size, np.int32), np.empty(len(X) + 1, np.int64))
-    squares = np.zeros((len(X), 2))
-    count = kernels.sparse_residual(Theta, positives, leak, squares, out)
-    found = sparse.csr_array((out.values[:count], out.columns[:count], out.starts), X.shape)
-    np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-6)
-    assert count == np.count_nonzero(wanted)
-    np.testing.assert_allclose(squares[:, 0], (error.astype(float) ** 2).sum(axis=1), rtol=1e-5)
-    np.testing.assert_allclose(squares[:, 1], (gap.astype(float) ** 2).sum(axis=1), rtol=1e-5)
-    little = kernels.Nonzeros(out.values[:16], out.columns[:16], out.starts)
-    assert count <= 16 or kernels.sparse_residual(Theta, positives, leak, squares.copy(), little) == -1

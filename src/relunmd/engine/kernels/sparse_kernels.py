@@ -1,6 +1,6 @@
 """Tiles that are mostly zero: conversion to and from their nonzeros, and products with the nonzeros alone."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -125,64 +125,6 @@ def compress(A: Tile, bits: BitsTile, out: Nonzeros) -> int:
     return count
 
 
-@helper
-def _all_up_to(bound: Any, entries: Any) -> bool:
-    """Return whether none of up to sixteen entries is larger; False if there are fewer."""
-    if len(entries) < 16:
-        return False
-    largest = bound
-    for q in range(16):
-        largest = max(largest, entries[q])
-    return bool(largest <= bound)
-
-
-@kernel
-def sparse_residual(T: Tile, positives: Nonzeros, leak: float, squares: Sums, out: Nonzeros) -> int:
-    """Write the nonzeros of −∂(½F²)/∂Θ of a tile of Θ where X has few positive entries; `squares` as in `residual`.
-
-    Return their number; −1 if `out` has no room for them and 16 more. Entries are tested in groups of sixteen, nearly
-    all of which have Θ ≤ 0 and no positive entry.
-    """
-    values, columns, starts = positives
-    values_out, columns_out, starts_out = out
-    kind = T.dtype.type
-    zero, one, below = kind(0), kind(1), kind(leak)
-    most, width = values_out.shape[0] - 16, T.shape[1]
-    count = 0
-    for i in range(T.shape[0]):
-        starts_out[i] = count
-        error = gap = 0.0
-        k, stop = starts[i], starts[i + 1]
-        following = columns[k] if k < stop else width
-        for first in range(0, width, 16):
-            end = min(first + 16, width)
-            if following >= end and _all_up_to(zero, T[i, first:end]):
-                continue
-            if count > most:
-                return -1
-            for j in range(first, end):
-                t = T[i, j]
-                relu, x = max(t, zero), zero
-                slope = one
-                if j == following:
-                    x = values[k]
-                    slope = one if t > zero else below
-                    k += 1
-                    following = columns[k] if k < stop else width
-                e = x - relu
-                d = x - slope * t if x > zero else e
-                error += np.float64(e * e)
-                gap += np.float64(d * d)
-                if slope * d != zero:
-                    values_out[count] = slope * d
-                    columns_out[count] = j
-                    count += 1
-        squares[i, 0] += error
-        squares[i, 1] += gap
-    starts_out[T.shape[0]] = count
-    return count
-
-
 class Picked(NamedTuple):
     """Entries of a tile: their values, rows and columns."""
 
@@ -206,8 +148,12 @@ def pick(T: Float32Tile, positives: Nonzeros, least: float, out: Picked) -> int:
         following = columns[k] if k < stop else width
         for first in range(0, width, 16):
             end = min(first + 16, width)
-            if following >= end and _all_up_to(bound, T[i, first:end]):
-                continue
+            if end == first + 16 and following >= end:
+                group, largest = T[i, first : first + 16], bound
+                for q in range(16):
+                    largest = max(largest, group[q])
+                if largest <= bound:
+                    continue
             for j in range(first, end):
                 positive = j == following
                 if positive or T[i, j] > bound:

@@ -40,8 +40,6 @@ class Matrix:
     scale: float = 1.0
     observation: Observation | None = None
     """What is known of the entries beside their values; None if nothing is."""
-    very_sparse: bool = False
-    """Whether so few entries are positive that residuals are formed from these, however X is stored."""
 
     @property
     def shape(self) -> tuple[int, int]:

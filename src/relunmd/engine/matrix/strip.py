@@ -79,23 +79,11 @@ class Strip:
             return self._append(tile.columns, self._stored_residual(tile, W, H, leak, squares))
         T = np.matmul(W, H[:, tile.columns], out=self.scratch(tile.n_columns))
         known = tile.known
-        if known is None and tile.matrix.very_sparse:
-            few = self._sparse_residual(tile, T, leak, squares)
-            if few is not None:
-                return self._append(tile.columns, few)
         if known is None:
             sampled = kernels.residual(T, *tile.data, leak, squares)
         else:
             sampled = kernels.interval_residual(T, *tile.data, leak, squares, known)
         return self.add(T, tile.columns, sampled)
-
-    def _sparse_residual(self, tile: Tile, T: Array, leak: float, squares: Array) -> Nonzeros | None:
-        """The nonzeros of the residual, formed from the positive entries of X; None if there are too many."""
-        out, found = self._room(_most(T.shape, T.dtype) + 16, T), np.zeros(squares.shape)
-        if kernels.sparse_residual(T, tile.positives(), leak, found, out) < 0:
-            return None
-        squares += found
-        return out
 
     def _stored_residual(self, tile: Tile, W: Array, H: Array, leak: float, squares: Array) -> Nonzeros:
         stored, take = tile.stored(), self._block.scratch.take
@@ -132,15 +120,12 @@ class Strip:
         return self.pieces[-1]
 
     def _compressed(self, A: Array, most: int) -> Nonzeros | None:
-        out = self._room(most + 8, A)  # See `compress` for the 8.
+        index, take = len(self.pieces), self._block.scratch.take
+        values = take(f"values {index}", (most + 8,), A.dtype)  # See `compress` for the 8.
+        columns = take(f"columns {index}", (most + 8,), _INT32)
+        out = Nonzeros(values, columns, take(f"starts {index}", (len(A) + 1,), _INT64))
         bits = A.view(_INT32 if A.itemsize == 4 else _INT64)
         return None if kernels.compress(A, bits, out) < 0 else out
-
-    def _room(self, count: int, A: Array) -> Nonzeros:
-        """Memory for the nonzeros of the next tile, which has the shape of A."""
-        index, take = len(self.pieces), self._block.scratch.take
-        values, columns = take(f"values {index}", (count,), A.dtype), take(f"columns {index}", (count,), _INT32)
-        return Nonzeros(values, columns, take(f"starts {index}", (len(A) + 1,), _INT64))
 
 
 def _most(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
