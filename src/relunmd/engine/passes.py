@@ -44,11 +44,12 @@ def gradient_strip(
     by_W[:] = 0
     if x.matrix.stored_only:
         kernels.stored_gradient(x.whole(rows).stored(), W, Ht, leak, squares, by_W, by_H)
-    for tile in () if x.matrix.stored_only else x.across(rows):
-        # A strip of one tile, so that the next tile uses the same scratch memory, which is in cache.
-        piece = Strip(x, tile.n_rows).add_residual(tile, W, H, leak, squares)
-        piece.add_times(Ht, by_W)
-        piece.add_transposed_times(W, by_H)
+    else:
+        for tile in x.across(rows):
+            # A strip of one tile, so that the next tile uses the same scratch memory, which is in cache.
+            piece = Strip(x, tile.n_rows).add_residual(tile, W, H, leak, squares)
+            piece.add_times(Ht, by_W)
+            piece.add_transposed_times(W, by_H)
     np.negative(by_W, out=by_W)
 
 
