@@ -45,13 +45,38 @@ def test_a_set_has_every_entry_that_matters(open_problem, convert, dtype):
     scale = problem.matrix.scale
     W, H = (A.astype(dtype) for A in first_factors(X))
     W, H = W * dtype(np.sqrt(scale)), H * dtype(np.sqrt(scale))
-    found = screened(problem, W, H).matrix.source.csr
-    inside = np.zeros(X.shape, bool)
-    inside[found.tocoo().row, found.tocoo().col] = True
+    rows = screened(problem, W, H).inner.rows
+    found = sparse.csr_array((rows.values, rows.columns, rows.starts), X.shape)
+    inside = np.zeros(X.shape, int)
+    np.add.at(inside, found.tocoo().coords, 1)
     assert np.array_equal(found.toarray(), X * dtype(scale))
+    assert inside.max() == 1
     assert inside[X > 0].all()
     assert inside[W @ H > 1e-6].all()
     assert found.nnz < 8 * np.count_nonzero(X)
+
+
+@pytest.mark.parametrize("leak", [1.0, 0.3, 0.0])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_value_and_gradient_are_those_of_the_entries(open_problem, dtype, leak):
+    X = counts().astype(dtype)
+    problem, algorithm = open_problem(X, RANK), relunmd.QuasiNewton(warm_up=0)
+    W, H = (A.astype(dtype) for A in first_factors(X))
+    near = screened(problem, W, H)
+    rng = np.random.default_rng(0)
+    moved = W + 0.1 * rng.standard_normal(W.shape).astype(dtype), H + 0.1 * rng.standard_normal(H.shape).astype(dtype)
+    state = algorithm._unevaluated(problem, *moved).replace(step=0.0, leak=leak)
+    trial = evaluate(near, state, None, 0.0)
+    rows = near.inner.rows
+    inside = sparse.csr_array((np.ones_like(rows.values), rows.columns, rows.starts), X.shape).toarray() > 0
+    Theta, scaled = state.W.astype(float) @ state.H.astype(float), X.astype(float) * problem.matrix.scale
+    slope = np.where(Theta > 0, 1, leak)
+    gap = np.where(inside, np.where(scaled > 0, slope * (scaled - slope * Theta), -np.maximum(Theta, 0)), 0)
+    squares = np.where(scaled > 0, scaled - slope * Theta, np.maximum(Theta, 0))[inside] ** 2
+    exact = {"rtol": 1e-9, "atol": 1e-9} if dtype is np.float64 else {"rtol": 1e-3, "atol": 1e-3}
+    assert trial.objective == pytest.approx(squares.sum() / 2, rel=exact["rtol"])
+    np.testing.assert_allclose(trial.by_W, -gap @ state.H.T, **exact)
+    np.testing.assert_allclose(trial.by_H, -gap.T @ state.W, **exact)
 
 
 def test_no_set_if_the_product_is_positive_in_too_many_places(open_problem):

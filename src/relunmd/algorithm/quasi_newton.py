@@ -217,19 +217,17 @@ class QuasiNewton(Algorithm):
         if state.leak == ERROR and not state.compared:
             state = _compared(problem, state)
         near = replace(inner, anchor=Anchor(state.W, np.ascontiguousarray(state.H.T), state.pull))
-        with problem.executor.uncounted():
-            if state.step == 0:
-                initial = np.isinf(state.objective)
-                state = self._on_set(near, state)
-                if initial:
-                    return state
-            last = self._steps_on_set(near, state)
+        if state.step == 0:
+            initial = np.isinf(state.objective)
+            state = self._on_set(near, state)
+            if initial:
+                return state
+        last = self._steps_on_set(near, state)
         last = last.replace(H=np.ascontiguousarray(last.H))
         following = working_set(problem, last.W, last.H)
         if following is None:
             return _rejected_cycle(problem, state, inner)
-        with problem.executor.uncounted():
-            found = self._on_set(following, last.replace(leak=state.leak, step=0.0))
+        found = self._on_set(following, last.replace(leak=state.leak, step=0.0))
         decrease, expected = state.objective - found.objective, state.objective - last.objective
         if not decrease > 0:
             return _rejected_cycle(problem, state, inner)

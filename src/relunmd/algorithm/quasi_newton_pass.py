@@ -18,7 +18,8 @@ from relunmd.engine.linalg.gram import gram_solve
 from relunmd.engine.linalg.two_loop import Direction, Products
 from relunmd.engine.matrix import Block
 from relunmd.engine.passes import gradient_strip
-from relunmd.engine.problem import Anchor, Problem
+from relunmd.engine.problem import Problem
+from relunmd.engine.working_set import WorkingSet
 
 PAIRS = np.dtype(np.float32)
 """Curvature need not be exact: with pairs in float32 a run in float64 takes the same path, and they take half the
@@ -77,6 +78,7 @@ class _Plan:
     next_metric: Any = None
     """For rows of W: the metric of the step, and that of the point it leads to."""
     pull: _Pull | None = None
+    inner: WorkingSet | None = None
 
 
 def products_of(state: State) -> Products:
@@ -86,18 +88,20 @@ def products_of(state: State) -> Products:
 
 def evaluate(problem: Problem, state: State, direction: Direction | None, penalty: float) -> Trial:
     """Evaluate the point a step away from that of `state`; one pass."""
-    dtype, count, anchor = problem.dtype, len(state.s_W), problem.anchor
-    renew = direction is None or state.age + 1 >= count
-    plan = _Plan(direction, state.step, state.leak, penalty, renew)
-    s_H, Ht = _moved_columns(problem, state, plan)
-    H = Ht.T if problem.matrix.stored_only else np.ascontiguousarray(Ht.T)  # The kernel there takes Hᵀ.
-    metric_W = _inverse_gram(H @ H.T, penalty) if renew else state.metric_W
-    plan = replace(plan, metric=state.metric_W.astype(dtype), next_metric=metric_W.astype(dtype))
+    dtype, anchor = problem.dtype, problem.anchor
+    renew = direction is None or state.age + 1 >= len(state.s_W)
+    plan = _Plan(direction, state.step, state.leak, penalty, renew, state.metric_W.astype(dtype), inner=problem.inner)
+    s_H, Ht, grams = _moved_columns(problem, state, plan)
+    takes_Ht = problem.matrix.stored_only or problem.inner is not None
+    H = Ht.T if takes_Ht else np.ascontiguousarray(Ht.T)
+    metric_W = _inverse_gram(grams.HH, penalty) if renew else state.metric_W
+    plan = replace(plan, next_metric=metric_W.astype(dtype))
     rows = {"W": state.W, "by_W": state.by_W, "s": state.s_W, "y": state.y_W}
     if anchor is not None:
         rows["anchor"] = anchor.W
-        plan = replace(plan, pull=_Pull(anchor.weight, H @ H.T, (Ht - anchor.Ht).T @ Ht))
-    out, sums = problem.run(
+        plan = replace(plan, pull=_Pull(anchor.weight, grams.HH.astype(dtype), grams.moved_H.astype(dtype)))
+    run = problem.run if problem.inner is None else problem.over_rows
+    out, sums = run(
         _block,
         rows,
         {"s": (problem.rank, PAIRS), "y": (problem.rank, PAIRS), "by_W": problem.rank, "W": problem.rank},
@@ -105,13 +109,15 @@ def evaluate(problem: Problem, state: State, direction: Direction | None, penalt
         Ht=Ht,
         plan=plan,
     )
-    by_H = (penalty * Ht - sums["WR"]).astype(dtype)
+    WR = sums["WR"] if problem.inner is None else problem.inner.columns_times(problem.executor, out.W)
     error_squares, objective_squares = sums["squares"].tolist()
-    if anchor is not None and plan.pull is not None:
-        objective_squares += _add_pull(by_H, Ht, anchor, plan.pull, sums["near"])
+    if anchor is not None:
+        objective_squares += _distance(anchor.weight, grams, sums["near"])
     metric_H = _inverse_gram(sums["WW"], penalty) if renew else state.metric_H
-    y_H, products = _products_of_columns(problem, state, s_H, by_H, metric_H.astype(dtype), renew)
-    norms = float(sums["norm"]) + kernels.dot(Ht, Ht)
+    y_H, by_H, products = _columns_evaluated(
+        problem, state, (s_H, Ht), WR, sums["near"], replace(plan, metric=metric_H)
+    )
+    norms = float(sums["norm"]) + float(np.trace(grams.HH))
     return Trial(
         W=out.W,
         H=H,
@@ -128,39 +134,67 @@ def evaluate(problem: Problem, state: State, direction: Direction | None, penalt
     )
 
 
-def _moved_columns(problem: Problem, state: State, plan: _Plan) -> tuple[Array, Array]:
-    """How far Hᵀ moves, as one half of a pair, and where to."""
-    s_H, Ht, metric = np.empty_like(state.by_H, PAIRS), np.empty_like(state.by_H), state.metric_H.astype(problem.dtype)
+class _Grams(NamedTuple):
+    """HHᵀ for the H of a trial; with an anchor (H − H₀)Hᵀ and (H − H₀)(H − H₀)ᵀ, else zeros."""
 
-    def move(at: slice) -> None:
+    HH: Array
+    moved_H: Array
+    moved_moved: Array
+
+
+def _moved_columns(problem: Problem, state: State, plan: _Plan) -> tuple[Array, Array, _Grams]:
+    """How far Hᵀ moves, as one half of a pair, where to, and products of the result."""
+    s_H, Ht, metric = np.empty_like(state.by_H, PAIRS), np.empty_like(state.by_H), state.metric_H.astype(problem.dtype)
+    anchor, r = problem.anchor, problem.rank
+
+    def move(at: slice) -> Array:
         step = np.empty_like(Ht[at])
         _move(step, _some(state.s_H, state.y_H, at), state.by_H[at], plan, metric, partial(_new, step))
         np.copyto(s_H[at], step, casting="same_kind")
-        np.add(state.H.T[at], step, out=Ht[at])
+        new = np.add(state.H.T[at], step, out=Ht[at])
+        grams = np.zeros((3, r, r))
+        grams[0] = new.T @ new
+        if anchor is not None:
+            moved = new - anchor.Ht[at]
+            grams[1:] = moved.T @ new, moved.T @ moved
+        return grams
 
-    _over_columns(problem, move)
-    return s_H, Ht
+    return s_H, Ht, _Grams(*np.sum(_over_columns(problem, move), axis=0))
 
 
-def _products_of_columns(
-    problem: Problem, state: State, s_H: Array, by_H: Array, metric: Array, renew: bool
-) -> tuple[Array, Array]:
-    """The change of the gradient by Hᵀ, and the share of H in the inner products."""
-    y_H, count = np.empty_like(s_H), len(state.s_H)
+def _columns_evaluated(
+    problem: Problem, state: State, moved: tuple[Array, Array], WR: Array, near: Array, plan: _Plan
+) -> tuple[Array, Array, Array]:
+    """The change of the gradient by Hᵀ, the gradient, and the share of H in the inner products.
+
+    `WR` is −∇_Hᵀ without penalty and anchor, and `near` has the products of W₀ and D = W − W₀; `plan` has the metric of
+    H.
+    """
+    s_H, Ht = moved
+    by_H, y_H, count = np.empty_like(Ht), np.empty_like(s_H), len(state.s_H)
+    metric, anchor, r = plan.metric.astype(Ht.dtype), problem.anchor, problem.rank
+    if anchor is not None:
+        zz, zd, dd = near[:r, :r], near[:r, r:], near[r:, r:]
+        to_H, to_moved = (anchor.weight * A for A in (zd.T + dd, zz + zd))
 
     def products(at: slice) -> Array:
+        found = plan.penalty * Ht[at] - WR[at]
+        if anchor is not None:
+            found += Ht[at] @ to_H.astype(Ht.dtype) + (Ht[at] - anchor.Ht[at]) @ to_moved.astype(Ht.dtype)
+        by_H[at] = found
         np.subtract(by_H[at], state.by_H[at], out=y_H[at], casting="same_kind")
-        pairs, found = _some((*state.s_H, s_H), (*state.y_H, y_H), at), np.zeros((count + 1, count + 5))
-        _add_products(found, pairs, by_H[at], metric, renew, partial(_new, by_H[at]))
-        return found
+        pairs, shares = _some((*state.s_H, s_H), (*state.y_H, y_H), at), np.zeros((count + 1, count + 5))
+        _add_products(shares, pairs, by_H[at], metric, plan.renew, partial(_new, by_H[at]))
+        return shares
 
-    return y_H, np.sum(_over_columns(problem, products), axis=0)
+    return y_H, by_H, np.sum(_over_columns(problem, products), axis=0)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # Also in the threads of the workers.
 def _block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, plan: _Plan) -> Sums:
     old = getattr(rows, "s", ()), getattr(rows, "y", ())
-    WR, WW = x.sums(Ht.shape), x.sums((len(H), len(H)))
+    WR = {} if plan.inner else {"WR": x.sums(Ht.shape)}
+    WW = x.sums((len(H), len(H)))
     squares, norm = np.zeros((len(rows.W), 2)), 0.0
     near = x.sums((2 * len(H), 2 * len(H)))
     products = np.zeros((len(old[0]) + 1, len(old[0]) + 5))
@@ -172,7 +206,10 @@ def _block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, plan: _Plan)
         _move(moved, pairs, rows.by_W[at], plan, plan.metric, scratch)
         np.copyto(s_new, moved, casting="same_kind")
         W = np.add(rows.W[at], moved, out=out.W[at])
-        gradient_strip(x, at, W, (H, Ht), plan.leak, squares[at], by_W, WR)
+        if plan.inner:
+            plan.inner.gradient(x.rows.start + at.start, W, Ht, plan.leak, squares[at], by_W)
+        else:
+            gradient_strip(x, at, W, (H, Ht), plan.leak, squares[at], by_W, WR["WR"])
         if plan.penalty:
             by_W += W.dtype.type(plan.penalty) * W
             norm += kernels.dot(W, W)
@@ -185,7 +222,7 @@ def _block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, plan: _Plan)
         WW += W.T @ W
         new = Pairs([*pairs.s, s_new], [*pairs.y, y_new])
         _add_products(products, new, by_W, plan.next_metric, plan.renew, scratch)
-    return {"WR": WR, "WW": WW, "squares": squares.sum(axis=0), "products": products, "norm": norm, "near": near}
+    return WR | {"WW": WW, "squares": squares.sum(axis=0), "products": products, "norm": norm, "near": near}
 
 
 def _over_columns(problem: Problem, function: Callable[[slice], Any]) -> list[Any]:
@@ -206,18 +243,16 @@ def _some(s: Sequence[Array], y: Sequence[Array], at: slice) -> Pairs:
     return Pairs([array[at] for array in s], [array[at] for array in y])
 
 
-def _add_pull(by_H: Array, Ht: Array, anchor: Anchor, pull: _Pull, near: Array) -> float:
-    """Add the gradient of half of weight·‖WH − W₀H₀‖², and return that number.
+def _distance(weight: float, grams: _Grams, near: Array) -> float:
+    """Return weight·‖WH − W₀H₀‖².
 
     With the differences D = W − W₀ and G = H − H₀ the matrix is DH + W₀G, so that nothing cancels. `near` has the
     products of W₀ and D.
     """
-    r, moved_H = Ht.shape[1], Ht - anchor.Ht
+    r = len(grams.HH)
     zz, zd, dd = near[:r, :r], near[:r, r:], near[r:, r:]
-    weight = Ht.dtype.type(pull.weight)
-    by_H += weight * (Ht @ (zd.T + dd).astype(Ht.dtype) + moved_H @ (zz + zd).astype(Ht.dtype))
-    squares = (dd * pull.HH).sum() + 2 * (zd * pull.moved).sum() + (zz * (moved_H.T @ moved_H)).sum()
-    return pull.weight * max(0.0, float(squares))
+    squares = (dd * grams.HH).sum() + 2 * (zd * grams.moved_H).sum() + (zz * grams.moved_moved).sum()
+    return weight * max(0.0, float(squares))
 
 
 def _move(

@@ -172,15 +172,6 @@ class Executor(ABC):
         finally:
             self._ctrl_c.__enter__()
 
-    @contextmanager
-    def uncounted(self) -> Iterator[None]:
-        """Do not count passes: they are not over all of X."""
-        passes = self.passes
-        try:
-            yield
-        finally:
-            self.passes = passes
-
     @property
     def insisted(self) -> bool:
         """Whether the KeyboardInterrupt of this run is that of a second Ctrl-C, which must not be delayed."""

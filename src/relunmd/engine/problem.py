@@ -105,6 +105,8 @@ class Problem:
     rank: int
     facts: Facts
     executor: Executor
+    inner: Any = None
+    """A `WorkingSet`, the entries to which steps of "qn" are limited; None for all of X."""
     anchor: Anchor | None = None
     """For "qn" alone, on a working set."""
     mixed: bool = False

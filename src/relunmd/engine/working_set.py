@@ -1,21 +1,20 @@
 """Working sets of very sparse X: the positive entries, and the zeros where Θ = WH is positive or nearly so.
 
-All other zeros have Θ below a bound, contribute nothing to the error and have no gradient. A working set is a CSR
-matrix of which only stored entries are known, so that a pass over it costs what it stores and not mn·r. It is found by
-one pass over X, which forms WH in float32 and nothing else.
+All other zeros have Θ below a bound, contribute nothing to the error and have no gradient. A working set is found by
+one pass over X, which forms WH in float32 and nothing else; steps on it cost r for each of its entries and not mn·r.
+It is held by rows, for Θ and ∇_W, and by columns, for ∇_H: adding to ∇_H row by row took four times as long.
 """
 
 import logging
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
 from relunmd.engine import kernels
-from relunmd.engine.executor import Rows, Sums, ThreadExecutor
-from relunmd.engine.kernels import Picked
-from relunmd.engine.matrix import Array, Block, CsrSource, Matrix, Observation, RowLayout
+from relunmd.engine.executor import Executor, Rows, Sums, ThreadExecutor
+from relunmd.engine.kernels import Picked, SetColumns, SetRows
+from relunmd.engine.matrix import Array, Block
 from relunmd.engine.problem import Problem
 
 log = logging.getLogger("relunmd")
@@ -25,15 +24,58 @@ MOST_DENSITY = 0.001
 _LEAST_ENTRIES = 2**22
 _WANTED, _MARGIN, _MOST = 4, 2, 16
 """Entries of a working set for each positive one of X, and at least so many for each of Θ; the most that Θ may have."""
-_SAMPLED, _SAMPLED_ROWS = 2**22, (16, 256)
-_MOST_BLOCKS = 8
+_SAMPLED, _SAMPLED_ROWS = 2**21, (16, 256)
+_PANEL = 256
+"""Columns of H that are multiplied together when X is screened; divides the columns of a tile of very wide X."""
+_PARTS = 16
+"""Parts of the columns of a set, with about the same number of entries, that threads share."""
 _SINGLE, _INT16, _INT32 = np.dtype(np.float32), np.dtype(np.int16), np.dtype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class WorkingSet:
+    """Entries of X by rows, and by columns the derivatives that `gradient` writes."""
+
+    rows: SetRows
+    columns: SetColumns
+
+    @classmethod
+    def of(cls, values: Array, columns: Array, counts: Array, n_columns: int) -> "WorkingSet":
+        """Return the set with `counts` entries in each row."""
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        order = np.arange(len(values), dtype=np.int32)
+        by_column = sparse.csr_array((order, columns, starts.astype(np.int32)), (len(counts), n_columns)).tocsc()
+        places = np.empty_like(order)
+        places[by_column.data] = order
+        transposed = SetColumns(np.empty_like(values), by_column.indices, by_column.indptr.astype(np.int64))
+        return cls(SetRows(values, columns, places, starts), transposed)
+
+    def gradient(self, first: int, W: Array, Ht: Array, leak: float, squares: Array, by_W: Array) -> None:
+        """Write ∇_W of the rows from `first`, and the derivatives that `columns_times` needs; see `gradient_strip`."""
+        rows = self.rows._replace(starts=self.rows.starts[first : first + len(W) + 1])
+        kernels.set_gradient(rows, W, Ht, leak, squares, self.columns.values, by_W)
+        np.negative(by_W, out=by_W)
+
+    def columns_times(self, executor: Executor, W: Array) -> Array:
+        """Return −∇_Hᵀ, after `gradient` for all rows."""
+        starts = self.columns.starts
+        found = np.empty((len(starts) - 1, W.shape[1]), W.dtype)
+        ends = np.searchsorted(starts, np.linspace(0, starts[-1], _PARTS + 1)[1:-1])
+        cuts = np.concatenate([[0], ends, [len(found)]])
+
+        def part(index: int) -> None:
+            start, stop = cuts[index], cuts[index + 1]
+            columns = self.columns._replace(starts=starts[start : stop + 1])
+            kernels.set_columns_times(columns, W, found[start:stop])
+
+        executor.each(part, _PARTS)
+        return found
 
 
 def has_working_sets(problem: Problem) -> bool:
     """Return whether X is so sparse and so large that working sets pay, and is on this machine."""
     (m, n), matrix = problem.shape, problem.matrix
-    sparse_enough = m * n >= _LEAST_ENTRIES and problem.facts.positives <= MOST_DENSITY * m * n
+    sparse_enough = m * n >= _LEAST_ENTRIES and n >= _PANEL and problem.facts.positives <= MOST_DENSITY * m * n
     return sparse_enough and matrix.observation is None and isinstance(problem.executor, ThreadExecutor)
 
 
@@ -61,21 +103,13 @@ def screened(problem: Problem, W: Array, H: Array) -> Problem | None:
     bound = _bound(problem, W, H)
     if bound is None:
         return None
-    parts = problem.run(_screen_block, {"W": W}, H=H, bound=bound)[1]["parts"]
+    parts = problem.run(_screen_block, {"W": W}, panels=_panels(H), bound=bound)[1]["parts"]
     parts.sort(key=lambda part: part[0])
     counts, columns, values = (np.concatenate(arrays) for arrays in list(zip(*parts, strict=True))[1:])
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    source = CsrSource(sparse.csr_array((values, columns, starts), problem.shape), stored_only=True)
-    source.chunk_rows = _rows_together(problem)
-    known = replace(Observation.none(problem.shape[1]), stored_only=True)
+    if len(values) > np.iinfo(np.int32).max:
+        return None
     log.debug("Working set of %d entries, %d of them positive", len(values), problem.facts.positives)
-    return replace(problem, matrix=Matrix(source, problem.dtype, 1.0, known), memo={})
-
-
-def _rows_together(problem: Problem) -> int:
-    """Whole strips, so many that there are at most `_MOST_BLOCKS` blocks, whose sums are as wide as X."""
-    strip = RowLayout(*problem.shape).strip_rows
-    return strip * -(-problem.shape[0] // (strip * _MOST_BLOCKS))
+    return replace(problem, inner=WorkingSet.of(values, columns, counts, problem.shape[1]))
 
 
 def _bound(problem: Problem, W: Array, H: Array) -> float | None:
@@ -93,22 +127,27 @@ def _bound(problem: Problem, W: Array, H: Array) -> float | None:
     return min(0.0, float(np.partition(Theta.ravel(), place)[place]))
 
 
-def _screen_block(x: Block, rows: Rows, out: Rows, *, H: Array, bound: float) -> Sums:
-    parts = []
+def _panels(H: Array) -> Array:
+    """Return H in panels of columns, in C order and with zeros at the end."""
+    r, n = H.shape
+    count = -(-n // _PANEL)
+    padded = np.zeros((r, count * _PANEL), _SINGLE)
+    padded[:, :n] = H
+    return np.ascontiguousarray(padded.reshape(r, count, _PANEL).transpose(1, 0, 2))
+
+
+def _screen_block(x: Block, rows: Rows, out: Rows, *, panels: Array, bound: float) -> Sums:
+    parts, least = [], int(np.array(bound, _SINGLE).view(_INT32))
     for at in x.strips:
         W, found = rows.W[at].astype(_SINGLE), []
+        T = x.scratch.take("screened", (len(W), _PANEL), _SINGLE)
         for tile in x.across(at):
-            size = tile.n_rows * tile.n_columns
-            T = x.scratch.take("single", (tile.n_rows, tile.n_columns), _SINGLE)
-            np.matmul(W, H[:, tile.columns], out=T)
-            take: Any = x.scratch.take
-            picked = Picked(
-                take("picked", (size,), x.matrix.dtype), take("rows", (size,), _INT16), take("columns", (size,), _INT32)
-            )
-            count = kernels.pick(T, tile.positives(), bound, picked)
-            found.append(
-                (picked.values[:count].copy(), picked.rows[:count].copy(), picked.columns[:count] + tile.columns.start)
-            )
+            size, take = tile.n_rows * tile.n_columns, x.scratch.take
+            room = take("picked", (size,), x.matrix.dtype), take("rows", (size,), _INT16), take("at", (size,), _INT32)
+            first, stop = tile.columns.start // _PANEL, -(-tile.columns.stop // _PANEL)
+            count = kernels.screen(W, panels[first:stop], tile.positives(), least, T, Picked(*room))
+            values, of_rows, columns = (array[:count].copy() for array in room)
+            found.append((values, of_rows, columns + np.int32(tile.columns.start)))
         values, of_rows, columns = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
         order = np.argsort(of_rows, kind="stable")
         counts = np.bincount(of_rows, minlength=len(W))

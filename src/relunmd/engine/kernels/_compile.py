@@ -56,6 +56,7 @@ WrittenBytes = Annotated[Array, _Kind(types.uint8)]
 Tile = Annotated[Array, _Kind("float")]
 Sums = Annotated[Array, _Kind(types.float64)]
 Float32Tile = Annotated[Array, _Kind(types.float32)]
+Float32Panels = Annotated[Array, _Kind(types.float32, 3)]
 BitsTile = Annotated[Array, _Kind("bits")]
 """A tile viewed as integers of the same size."""
 DataValues = Annotated[Array, _Kind("float", 1, readonly=True)]

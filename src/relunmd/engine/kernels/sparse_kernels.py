@@ -1,6 +1,6 @@
 """Tiles that are mostly zero: conversion to and from their nonzeros, and products with the nonzeros alone."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from relunmd.engine.kernels._compile import (
     BitsTile,
     Columns,
     CsrRows,
+    Float32Panels,
     Float32Tile,
     Indices,
     Nonzeros,
@@ -133,38 +134,136 @@ class Picked(NamedTuple):
     columns: Columns
 
 
-@kernel
-def pick(T: Float32Tile, positives: Nonzeros, least: float, out: Picked) -> int:
-    """Write the positive entries of a tile, and zeros where Θ > `least`, row by row. Return their number.
+@helper
+def _above(bits: Any, bound: Any) -> Any:
+    """Return whether a number exceeds a bound ≤ 0 and is not zero, from their bits as signed integers."""
+    return (bits > 0) | ((bits < bound) & (bits != np.int32(-(2**31))))
 
-    `out` has room for the whole tile. Entries are tested in groups of sixteen, nearly all of which have none.
+
+@kernel
+def screen(W: Float32Tile, panels: Float32Panels, positives: Nonzeros, bound: int, T: Float32Tile, out: Picked) -> int:
+    """Write the positive entries of a tile, and its zeros where Θ = WH exceeds a bound ≤ 0. Return their number.
+
+    Each panel has some columns of H in C order, and `T` as many columns: both are read again while in the
+    fastest cache. `bound` is viewed as an integer. Entries are tested in groups of 64, nearly all of which have none.
+    `out` has room for all.
     """
     values, columns, starts = positives
-    bound, zero = np.float32(least), values.dtype.type(0)
-    width = T.shape[1]
+    width, least = panels.shape[2], np.int32(bound)
+    bits = T.view(np.int32)
     count = 0
-    for i in range(T.shape[0]):
-        k, stop = starts[i], starts[i + 1]
-        following = columns[k] if k < stop else width
-        for first in range(0, width, 16):
-            end = min(first + 16, width)
-            if end == first + 16 and following >= end:
-                group, largest = T[i, first : first + 16], bound
-                for q in range(16):
-                    largest = max(largest, group[q])
-                if largest <= bound:
-                    continue
-            for j in range(first, end):
-                positive = j == following
-                if positive or T[i, j] > bound:
-                    out.values[count] = values[k] if positive else zero
-                    out.rows[count] = i
-                    out.columns[count] = j
-                    count += 1
-                if positive:
-                    k += 1
-                    following = columns[k] if k < stop else width
+    for p in range(len(panels)):
+        first = p * width
+        np.dot(W, panels[p], T)
+        for i in range(len(W)):
+            k, stop = _first_from(first, columns, starts[i], starts[i + 1]), starts[i + 1]
+            while k < stop and columns[k] < first + width:
+                out.values[count], out.rows[count], out.columns[count] = values[k], i, columns[k]
+                bits[i, columns[k] - first] = 0
+                count += 1
+                k += 1
+            for start in range(0, width, 64):
+                group = bits[i, start : start + 64]
+                found = False
+                for q in range(len(group)):
+                    found |= _above(group[q], least)
+                if found:
+                    for q in range(len(group)):
+                        if _above(group[q], least):
+                            out.values[count], out.rows[count], out.columns[count] = 0, i, first + start + q
+                            count += 1
     return count
+
+
+class SetRows(NamedTuple):
+    """Some rows of a working set: row i has the entries starts[i] to starts[i + 1]; `places` are those in columns."""
+
+    values: Values
+    columns: Columns
+    places: Columns
+    starts: Indices
+
+
+class SetColumns(NamedTuple):
+    """Some columns of a working set, and a number for each entry."""
+
+    values: Values
+    rows: Columns
+    starts: Indices
+
+
+@helper
+def _add_rows(factors: Array, places: Array, count: int, A: Tile, out: Array) -> None:
+    """out += Σ factors[k]·A[places[k]] for k < count; four at a time, which takes a third of the time of one at a time.
+
+    There is room for three more factors and places, which are overwritten.
+    """
+    for k in range(count, count + 3):
+        factors[k], places[k] = 0, places[0]
+    for k in range(0, count, 4):
+        a, b, c, d = factors[k], factors[k + 1], factors[k + 2], factors[k + 3]
+        A0, A1, A2, A3 = A[places[k]], A[places[k + 1]], A[places[k + 2]], A[places[k + 3]]
+        for q in range(len(out)):
+            out[q] += (a * A0[q] + b * A1[q]) + (c * A2[q] + d * A3[q])
+
+
+@helper
+def _longest(starts: Indices) -> int:
+    longest = 0
+    for i in range(len(starts) - 1):
+        longest = max(longest, starts[i + 1] - starts[i])
+    return longest
+
+
+@kernel
+def set_gradient(x: SetRows, W: Tile, Ht: Tile, leak: float, squares: Sums, out: Values, by_W: Tile) -> None:
+    """out ← −∂(½F²)/∂Θ of the entries, by columns; by_W ← their product with Hᵀ. `squares` as in `residual`."""
+    values, columns, all_places, starts = x
+    zero, one, below = W.dtype.type(0), W.dtype.type(1), W.dtype.type(leak)
+    room = _longest(starts) + 3
+    gap, factors, places = np.empty(room, W.dtype), np.empty(room, W.dtype), np.empty(room, np.int32)
+    for i in range(W.shape[0]):
+        at, data, w = columns[starts[i] : starts[i + 1]], values[starts[i] : starts[i + 1]], W[i]
+        out_places = all_places[starts[i] : starts[i + 1]]
+        for k in range(len(at)):
+            h, t = Ht[at[k]], zero
+            for q in range(len(w)):
+                t += w[q] * h[q]
+            gap[k] = t
+        error = objective = zero
+        for k in range(len(at)):
+            x_k, t = data[k], gap[k]
+            relu = max(t, zero)
+            slope = one if t > zero else below
+            e = x_k - relu
+            d = x_k - slope * t if x_k > zero else e
+            gap[k] = slope * d if x_k > zero else d
+            error += e * e
+            objective += d * d
+        squares[i, 0] += np.float64(error)
+        squares[i, 1] += np.float64(objective)
+        count = 0
+        for k in range(len(at)):
+            out[out_places[k]] = gap[k]
+            factors[count], places[count] = gap[k], at[k]
+            count += gap[k] != zero
+        by_W[i] = zero
+        _add_rows(factors, places, count, Ht, by_W[i])
+
+
+@kernel
+def set_columns_times(x: SetColumns, W: Tile, by_H: Tile) -> None:
+    """by_H ← GᵀW for the columns of a matrix G."""
+    values, rows, starts = x
+    room = _longest(starts) + 3
+    factors, places = np.empty(room, W.dtype), np.empty(room, np.int32)
+    for j in range(by_H.shape[0]):
+        count = 0
+        for k in range(starts[j], starts[j + 1]):
+            factors[count], places[count] = values[k], rows[k]
+            count += values[k] != 0
+        by_H[j] = 0
+        _add_rows(factors, places, count, W, by_H[j])
 
 
 @kernel
