@@ -27,7 +27,7 @@ def gradient(problem, W, H, leak):
 def gradient_block(x, rows, out, *, factors, leak):
     W, by_H, squares = rows.W, x.sums(factors[1].shape), np.zeros((len(rows.W), 2))
     for at in x.strips:
-        passes.gradient_strip(x, at, W[at], factors, leak, squares[at], out.W[at], by_H)
+        passes.gradient_strip(x, at, W[at], factors, leak, squares[at], (out.W[at], by_H))
     return {"H": by_H, "squares": squares.sum(axis=0)}
 
 

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from relunmd.algorithm.base import Algorithm
-from relunmd.algorithm.quasi_newton_pass import PAIRS, Trial, evaluate, products_of
+from relunmd.algorithm.quasi_newton_pass import PAIRS, Trial, evaluate, inverse_gram, products_of
 from relunmd.algorithm.state import Array, State
 from relunmd.algorithm.three_block_factored import ThreeBlockFactored
 from relunmd.engine.linalg.canonical import balanced
@@ -104,6 +104,8 @@ class QuasiNewton(Algorithm):
         "penalized": float,
         # (HHᵀ + εI)⁻¹ of some steps ago, its counterpart for H, and the number of steps since.
         "metric_W": "rr float64", "metric_H": "rr float64", "age": int,
+        # What rows of W and columns of H have of their own, see `row_metric.py`; r² numbers, 1, or nothing.
+        "own_W": "j * md float32", "own_H": "j * nd float32",
         # Inner products of the pairs and the gradient, see `Products`.
         "s_g": "k float64", "s_y": "kk float64", "y_My": "kk float64", "y_Mg": "k float64", "g_Mg": float,
         # The next step size (0: evaluate the same point again, with another leak), the number of rejected trials
@@ -165,6 +167,7 @@ class QuasiNewton(Algorithm):
     def _unevaluated(self, problem: Problem, W: Array, H: Array) -> State:
         """The state before the point is evaluated."""
         W, H = balanced(W, H)
+        metric = inverse_gram(H @ H.T, 0.0)  # WᵀW = HHᵀ
         none = Products(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0), np.inf)
         return State(
             W,
@@ -175,9 +178,11 @@ class QuasiNewton(Algorithm):
             by_H=np.zeros_like(H.T, order="C"),
             objective=np.inf,
             leak=LATENT,
-            metric_W=np.eye(problem.rank),
-            metric_H=np.eye(problem.rank),
+            metric_W=metric,
+            metric_H=metric,
             age=0,
+            own_W=(),
+            own_H=(),
             **vars(none),
             step=0.0,
             trials=0,
@@ -317,7 +322,8 @@ def _planned(state: State) -> tuple[State, Direction | None]:
 
 def _known(state: State, trial: Trial, pairs: slice) -> State:
     """The state with what the pass found; the next step size is 1."""
-    metric = {"metric_W": trial.metric[0], "metric_H": trial.metric[1]}
+    metric: dict[str, Any] = {"metric_W": trial.metric[0], "metric_H": trial.metric[1]}
+    metric |= {"own_W": trial.own[0], "own_H": trial.own[1]}
     found: dict[str, Any] = {"error": trial.error, "penalized": trial.penalized, "objective": trial.objective}
     found |= {"by_W": trial.by_W, "by_H": trial.by_H}
     return state.replace(**found, **metric, **vars(trial.products.part(pairs)), step=1.0, trials=0)

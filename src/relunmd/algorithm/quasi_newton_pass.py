@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from relunmd.algorithm.row_metric import OWN, Metric, own_metrics, own_numbers, parts
 from relunmd.algorithm.state import Array, State
 from relunmd.engine import kernels
 from relunmd.engine.executor import Rows, Sums
 from relunmd.engine.linalg.gram import gram_solve
 from relunmd.engine.linalg.two_loop import Direction, Products
 from relunmd.engine.matrix import Block
-from relunmd.engine.passes import gradient_strip
+from relunmd.engine.passes import Support, gradient_strip
 from relunmd.engine.problem import Problem
 from relunmd.engine.working_set import WorkingSet
 
@@ -25,6 +26,8 @@ PAIRS = np.dtype(np.float32)
 """Curvature need not be exact: with pairs in float32 a run in float64 takes the same path, and they take half the
 memory and half the time to read."""
 _EPSILON = 1e-6
+_RENEWED = 2
+"""Steps after which the metric is recomputed, for each pair."""
 _TOGETHER = 4096
 """Columns of H that are treated together: few enough for the cache."""
 
@@ -43,6 +46,8 @@ class Trial:
     penalized: float
     objective: float
     metric: tuple[Array, Array]
+    own: tuple[tuple[Array, ...], tuple[Array, ...]]
+    """What rows of W and columns of H have of their own, see `row_metric.py`."""
     age: int
     products: Products
     """With the trial's own pair as the newest."""
@@ -76,9 +81,24 @@ class _Plan:
     """Whether the metric is recomputed."""
     metric: Any = None
     next_metric: Any = None
-    """For rows of W: the metric of the step, and that of the point it leads to."""
+    """For all rows of W: the metric of the step, and that of the point it leads to."""
+    own: "_Own | None" = None
     pull: _Pull | None = None
     inner: WorkingSet | None = None
+
+
+@dataclass(frozen=True)
+class _Own:
+    """How rows and columns get new metrics of their own: HHᵀ, `parts` of the columns, and (WᵀW)⁻¹ for those of rows."""
+
+    HH: Array
+    of_columns: Array
+    metric_H: Array
+
+    @property
+    def count(self) -> int:
+        """How many numbers each has."""
+        return int(self.of_columns.shape[1])
 
 
 def products_of(state: State) -> Products:
@@ -89,34 +109,35 @@ def products_of(state: State) -> Products:
 def evaluate(problem: Problem, state: State, direction: Direction | None, penalty: float) -> Trial:
     """Evaluate the point a step away from that of `state`; one pass."""
     dtype, anchor = problem.dtype, problem.anchor
-    renew = direction is None or state.age + 1 >= len(state.s_W)
+    renew = direction is None or state.age + 1 >= _RENEWED * len(state.s_W)
     plan = _Plan(direction, state.step, state.leak, penalty, renew, state.metric_W.astype(dtype), inner=problem.inner)
     s_H, Ht, grams = _moved_columns(problem, state, plan)
     takes_Ht = problem.matrix.stored_only or problem.inner is not None
     H = Ht.T if takes_Ht else np.ascontiguousarray(Ht.T)
-    metric_W = _inverse_gram(grams.HH, penalty) if renew else state.metric_W
-    plan = replace(plan, next_metric=metric_W.astype(dtype))
-    rows = {"W": state.W, "by_W": state.by_W, "s": state.s_W, "y": state.y_W}
+    metric_W = inverse_gram(grams.HH, penalty) if renew else state.metric_W
+    count = own_numbers(problem) if renew else 0
+    own = _Own(grams.HH, parts(Ht, metric_W, count), state.metric_H) if count else None
+    plan = replace(plan, next_metric=metric_W.astype(dtype), own=own)
+    rows = {"W": state.W, "by_W": state.by_W, "s": state.s_W, "y": state.y_W, "own": state.own_W}
+    wanted: dict[str, Any] = {"s": (problem.rank, PAIRS), "y": (problem.rank, PAIRS), "by_W": problem.rank}
+    wanted |= {"W": problem.rank} | ({"own": (count, OWN)} if count else {})
     if anchor is not None:
         rows["anchor"] = anchor.W
         plan = replace(plan, pull=_Pull(anchor.weight, grams.HH.astype(dtype), grams.moved_H.astype(dtype)))
     run = problem.run if problem.inner is None else problem.over_rows
-    out, sums = run(
-        _block,
-        rows,
-        {"s": (problem.rank, PAIRS), "y": (problem.rank, PAIRS), "by_W": problem.rank, "W": problem.rank},
-        H=H,
-        Ht=Ht,
-        plan=plan,
-    )
-    WR = sums["WR"] if problem.inner is None else problem.inner.columns_times(problem.executor, out.W)
+    out, sums = run(_block, rows, wanted, H=H, Ht=Ht, plan=plan)
+    if problem.inner is not None:
+        scores = None if own is None else parts(out.W, own.metric_H, count)
+        sums |= problem.inner.columns_times(problem.executor, out.W, scores)
     error_squares, objective_squares = sums["squares"].tolist()
     if anchor is not None:
         objective_squares += _distance(anchor.weight, grams, sums["near"])
-    metric_H = _inverse_gram(sums["WW"], penalty) if renew else state.metric_H
-    y_H, by_H, products = _columns_evaluated(
-        problem, state, (s_H, Ht), WR, sums["near"], replace(plan, metric=metric_H)
-    )
+    metric_H = inverse_gram(sums["WW"], penalty) if renew else state.metric_H
+    own_W, own_H = state.own_W, state.own_H
+    if count:
+        own_W, own_H = (out.own,), (np.empty((len(Ht), count), OWN),)
+    plan = replace(plan, metric=metric_H)
+    y_H, by_H, products = _columns_evaluated(problem, state, (s_H, Ht), sums, own_H, plan)
     norms = float(sums["norm"]) + float(np.trace(grams.HH))
     return Trial(
         W=out.W,
@@ -129,6 +150,7 @@ def evaluate(problem: Problem, state: State, direction: Direction | None, penalt
         penalized=problem.relative(error_squares + penalty * norms),
         objective=(objective_squares + penalty * norms) / 2,
         metric=(metric_W, metric_H),
+        own=(own_W, own_H),
         age=0 if renew else state.age + 1,
         products=_joined(products_of(state), sums["products"] + products, renew),
     )
@@ -149,7 +171,8 @@ def _moved_columns(problem: Problem, state: State, plan: _Plan) -> tuple[Array, 
 
     def move(at: slice) -> Array:
         step = np.empty_like(Ht[at])
-        _move(step, _some(state.s_H, state.y_H, at), state.by_H[at], plan, metric, partial(_new, step))
+        own = Metric(metric, _own(state.own_H, at))
+        _move(step, _some(state.s_H, state.y_H, at), state.by_H[at], plan, own, partial(_new, step))
         np.copyto(s_H[at], step, casting="same_kind")
         new = np.add(state.H.T[at], step, out=Ht[at])
         grams = np.zeros((3, r, r))
@@ -163,14 +186,19 @@ def _moved_columns(problem: Problem, state: State, plan: _Plan) -> tuple[Array, 
 
 
 def _columns_evaluated(
-    problem: Problem, state: State, moved: tuple[Array, Array], WR: Array, near: Array, plan: _Plan
+    problem: Problem,
+    state: State,
+    moved: tuple[Array, Array],
+    sums: Sums,
+    own: tuple[Array, ...],
+    plan: _Plan,
 ) -> tuple[Array, Array, Array]:
     """The change of the gradient by Hᵀ, the gradient, and the share of H in the inner products.
 
-    `WR` is −∇_Hᵀ without penalty and anchor, and `near` has the products of W₀ and D = W − W₀; `plan` has the metric of
-    H.
+    `sums` are those of the pass: −∇_Hᵀ without penalty and anchor, and the products of W₀ and D = W − W₀. `plan` has
+    the metric of H. What columns newly have of their own is written to `own`.
     """
-    s_H, Ht = moved
+    (s_H, Ht), WR, near = moved, sums["WR"], sums["near"]
     by_H, y_H, count = np.empty_like(Ht), np.empty_like(s_H), len(state.s_H)
     metric, anchor, r = plan.metric.astype(Ht.dtype), problem.anchor, problem.rank
     if anchor is not None:
@@ -184,7 +212,9 @@ def _columns_evaluated(
         by_H[at] = found
         np.subtract(by_H[at], state.by_H[at], out=y_H[at], casting="same_kind")
         pairs, shares = _some((*state.s_H, s_H), (*state.y_H, y_H), at), np.zeros((count + 1, count + 5))
-        _add_products(shares, pairs, by_H[at], metric, plan.renew, partial(_new, by_H[at]))
+        if plan.own is not None:
+            own[0][at] = own_metrics(sums["by_column"][at], sums["WW"], plan.penalty)
+        _add_products(shares, pairs, by_H[at], Metric(metric, _own(own, at)), plan.renew, partial(_new, by_H[at]))
         return shares
 
     return y_H, by_H, np.sum(_over_columns(problem, products), axis=0)
@@ -193,23 +223,34 @@ def _columns_evaluated(
 @np.errstate(over="ignore", invalid="ignore")  # Also in the threads of the workers.
 def _block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, plan: _Plan) -> Sums:
     old = getattr(rows, "s", ()), getattr(rows, "y", ())
-    WR = {} if plan.inner else {"WR": x.sums(Ht.shape)}
-    WW = x.sums((len(H), len(H)))
+    r, new_own, old_own = len(H), plan.own, getattr(rows, "own", ())
+    by_columns = {} if plan.inner else {"WR": x.sums(Ht.shape)}
+    if not (new_own is None or plan.inner):
+        by_columns["by_column"] = x.sums(new_own.of_columns.shape)
+    WW = x.sums((r, r))
     squares, norm = np.zeros((len(rows.W), 2)), 0.0
-    near = x.sums((2 * len(H), 2 * len(H)))
+    near = x.sums((2 * r, 2 * r))
     products = np.zeros((len(old[0]) + 1, len(old[0]) + 5))
     for at in x.strips:
         pairs = _some(*old, at)
         by_W, s_new, y_new = out.by_W[at], out.s[at], out.y[at]
         scratch = partial(x.scratch_tile, n_rows=len(by_W), n_columns=by_W.shape[1])
         moved = scratch("moved")
-        _move(moved, pairs, rows.by_W[at], plan, plan.metric, scratch)
+        _move(moved, pairs, rows.by_W[at], plan, Metric(plan.metric, _own(old_own, at)), scratch)
         np.copyto(s_new, moved, casting="same_kind")
         W = np.add(rows.W[at], moved, out=out.W[at])
+        by_row = np.zeros((len(W), 0 if new_own is None else new_own.count), W.dtype)
         if plan.inner:
-            plan.inner.gradient(x.rows.start + at.start, W, Ht, plan.leak, squares[at], by_W)
+            scores = None if new_own is None else new_own.of_columns
+            plan.inner.gradient(x.rows.start + at.start, W, Ht, plan.leak, squares[at], (by_W, by_row), scores)
         else:
-            gradient_strip(x, at, W, (H, Ht), plan.leak, squares[at], by_W, WR["WR"])
+            support = None
+            if new_own is not None:
+                of_rows = parts(W, new_own.metric_H, new_own.count)
+                support = Support(new_own.of_columns, of_rows, by_row, by_columns["by_column"])
+            gradient_strip(x, at, W, (H, Ht), plan.leak, squares[at], (by_W, by_columns["WR"]), support)
+        if new_own is not None:
+            out.own[at] = own_metrics(by_row, new_own.HH, plan.penalty)
         if plan.penalty:
             by_W += W.dtype.type(plan.penalty) * W
             norm += kernels.dot(W, W)
@@ -221,8 +262,9 @@ def _block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, plan: _Plan)
         np.subtract(by_W, rows.by_W[at], out=y_new, casting="same_kind")
         WW += W.T @ W
         new = Pairs([*pairs.s, s_new], [*pairs.y, y_new])
-        _add_products(products, new, by_W, plan.next_metric, plan.renew, scratch)
-    return WR | {"WW": WW, "squares": squares.sum(axis=0), "products": products, "norm": norm, "near": near}
+        own = _own(old_own if new_own is None else (out.own,), at)
+        _add_products(products, new, by_W, Metric(plan.next_metric, own), plan.renew, scratch)
+    return by_columns | {"WW": WW, "squares": squares.sum(axis=0), "products": products, "norm": norm, "near": near}
 
 
 def _over_columns(problem: Problem, function: Callable[[slice], Any]) -> list[Any]:
@@ -243,6 +285,11 @@ def _some(s: Sequence[Array], y: Sequence[Array], at: slice) -> Pairs:
     return Pairs([array[at] for array in s], [array[at] for array in y])
 
 
+def _own(arrays: Sequence[Array], at: slice) -> Array | None:
+    """What some rows have of their own, if anything."""
+    return arrays[0][at] if arrays else None
+
+
 def _distance(weight: float, grams: _Grams, near: Array) -> float:
     """Return weight·‖WH − W₀H₀‖².
 
@@ -256,7 +303,7 @@ def _distance(weight: float, grams: _Grams, near: Array) -> float:
 
 
 def _move(
-    out: Array, pairs: Pairs, gradient: Array, plan: _Plan, metric: Array, scratch: Callable[[str], Array]
+    out: Array, pairs: Pairs, gradient: Array, plan: _Plan, metric: Metric, scratch: Callable[[str], Array]
 ) -> None:
     """Write how far some rows of W, or of Hᵀ, move: their part of step·d."""
     if plan.direction is None:
@@ -265,7 +312,7 @@ def _move(
     factor = gradient.dtype.type(plan.step * plan.direction.gradient)
     inner = np.multiply(gradient, factor, out=scratch("inner"))
     _add_combination(inner, pairs.y, plan.step * plan.direction.changes)
-    np.matmul(inner, metric, out=out)
+    metric.times(inner, out)
     _add_combination(out, pairs.s, plan.step * plan.direction.steps)
 
 
@@ -291,16 +338,17 @@ def _fours(arrays: Sequence[Array]) -> Iterator[tuple[int, tuple[Array, Array, A
 
 
 def _add_products(
-    products: Array, pairs: Pairs, g: Array, metric: Array, renew: bool, scratch: Callable[[str], Array]
+    products: Array, pairs: Pairs, g: Array, metric: Metric, renew: bool, scratch: Callable[[str], Array]
 ) -> None:
     """Add the share of some rows to the inner products: row i for pair i, the last one for the new pair.
 
     Columns: s·g, s·y_new, y·Mg, g·Mg (in the last row), then y·My with every pair: for all rows if `renew`, else for
     the last one, since the others are known.
     """
-    exact, My, Mg = scratch("exact"), scratch("My"), np.matmul(g, metric, out=scratch("Mg"))
+    exact, My, Mg = scratch("exact"), scratch("My"), scratch("Mg")
+    metric.times(g, Mg)
     np.copyto(exact, pairs.y[-1])
-    np.matmul(exact, metric, out=My)
+    metric.times(exact, My)
     products[:, :2] += _dots(pairs.s, g, exact)
     by_pair = _dots(pairs.y, Mg, My)
     products[:, 2] += by_pair[:, 0]
@@ -308,7 +356,7 @@ def _add_products(
     products[-1, 3] += kernels.dot(g, Mg)
     for i in range(len(pairs.s) - 1 if renew else 0):
         np.copyto(exact, pairs.y[i])
-        np.matmul(exact, metric, out=My)
+        metric.times(exact, My)
         products[i, 4 : 4 + i + 1] += _dots(pairs.y[: i + 1], My, My)[:, 0]
 
 
@@ -324,7 +372,7 @@ def _joined(old: Products, sums: Array, renew: bool) -> Products:
     return Products(sums[:, 0].copy(), s_y, lower + np.tril(lower, -1).T, sums[:, 2].copy(), float(sums[-1, 3]))
 
 
-def _inverse_gram(gram: Array, penalty: float) -> Array:
+def inverse_gram(gram: Array, penalty: float) -> Array:
     """(gram + εI)⁻¹ in float64, with the ridge in it."""
     rank = len(gram)
     epsilon = _EPSILON * float(np.trace(gram)) / rank

@@ -6,7 +6,7 @@ Memory is O((m + n)r) and, for each thread, a strip of some hundred rows.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,10 +36,31 @@ def residual_strip(x: Block, rows: slice, W: Array, H: Array, leak: float, squar
     return strip
 
 
+class Support(NamedTuple):
+    """Sums over the entries with a nonzero residual.
+
+    For each entry, what `of_columns` has for its column is added to `by_row`, and what `of_rows` has for its row to
+    `by_column`: (n, k), (some rows, k), (the same rows, k) and (n, k) for some k.
+    """
+
+    of_columns: Array
+    of_rows: Array
+    by_row: Array
+    by_column: Array
+
+
 def gradient_strip(
-    x: Block, rows: slice, W: Array, factors: tuple[Array, Array], leak: float, squares: Array, by_W: Array, by_H: Array
+    x: Block,
+    rows: slice,
+    W: Array,
+    factors: tuple[Array, Array],
+    leak: float,
+    squares: Array,
+    out: tuple[Array, Array],
+    support: Support | None = None,
 ) -> None:
-    """Write ∇_W of some rows to `by_W` and add their −∇_Hᵀ (n×r) to `by_H`; `squares` as in `residual_strip`."""
+    """Write ∇_W of some rows to out[0] and add their −∇_Hᵀ (n×r) to out[1]; `squares` as in `residual_strip`."""
+    by_W, by_H = out
     H, Ht = factors
     by_W[:] = 0
     if x.matrix.stored_only:
@@ -50,6 +71,10 @@ def gradient_strip(
             piece = Strip(x, tile.n_rows).add_residual(tile, W, H, leak, squares)
             piece.add_times(Ht, by_W)
             piece.add_transposed_times(W, by_H)
+            if support is not None:
+                ones = piece.support()
+                ones.add_times(support.of_columns, support.by_row)
+                ones.add_transposed_times(support.of_rows, support.by_column)
     np.negative(by_W, out=by_W)
 
 

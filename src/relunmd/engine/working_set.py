@@ -50,26 +50,43 @@ class WorkingSet:
         transposed = SetColumns(np.empty_like(values), by_column.indices, by_column.indptr.astype(np.int64))
         return cls(SetRows(values, columns, places, starts), transposed)
 
-    def gradient(self, first: int, W: Array, Ht: Array, leak: float, squares: Array, by_W: Array) -> None:
-        """Write ∇_W of the rows from `first`, and the derivatives that `columns_times` needs; see `gradient_strip`."""
+    def gradient(
+        self,
+        first: int,
+        W: Array,
+        Ht: Array,
+        leak: float,
+        squares: Array,
+        out: tuple[Array, Array],
+        scores: Array | None = None,
+    ) -> None:
+        """Write ∇_W of the rows from `first`, and the derivatives that `columns_times` needs; see `gradient_strip`.
+
+        With scores of the columns (n×1), write the sums of those with a nonzero residual, for each row, to out[1].
+        """
         rows = self.rows._replace(starts=self.rows.starts[first : first + len(W) + 1])
-        kernels.set_gradient(rows, W, Ht, leak, squares, self.columns.values, by_W)
+        scores, (by_W, by_row) = np.empty((0, 1), W.dtype) if scores is None else scores, out
+        kernels.set_gradient(rows, W, Ht, leak, squares, self.columns.values, by_W, scores, by_row)
         np.negative(by_W, out=by_W)
 
-    def columns_times(self, executor: Executor, W: Array) -> Array:
-        """Return −∇_Hᵀ, after `gradient` for all rows."""
+    def columns_times(self, executor: Executor, W: Array, scores: Array | None = None) -> Sums:
+        """Return −∇_Hᵀ as "WR", after `gradient` for all rows.
+
+        With scores of the rows (m×1), "by_column" has the sums of those with a nonzero residual, for each column.
+        """
         starts = self.columns.starts
-        found = np.empty((len(starts) - 1, W.shape[1]), W.dtype)
+        scores = np.empty((0, 1), W.dtype) if scores is None else scores
+        found, by_column = np.empty((len(starts) - 1, W.shape[1]), W.dtype), np.zeros((len(starts) - 1, 1), W.dtype)
         ends = np.searchsorted(starts, np.linspace(0, starts[-1], _PARTS + 1)[1:-1])
         cuts = np.concatenate([[0], ends, [len(found)]])
 
         def part(index: int) -> None:
             start, stop = cuts[index], cuts[index + 1]
             columns = self.columns._replace(starts=starts[start : stop + 1])
-            kernels.set_columns_times(columns, W, found[start:stop])
+            kernels.set_columns_times(columns, W, found[start:stop], scores, by_column[start:stop])
 
         executor.each(part, _PARTS)
-        return found
+        return {"WR": found, "by_column": by_column}
 
 
 def has_working_sets(problem: Problem) -> bool:

@@ -208,6 +208,15 @@ def _add_rows(factors: Array, places: Array, count: int, A: Tile, out: Array) ->
 
 
 @helper
+def _sum_at(scores: Tile, places: Array, count: int) -> Any:
+    """Return Σ scores[places[k]] for k < count."""
+    total = scores[0, 0] * 0
+    for k in range(count):
+        total += scores[places[k], 0]
+    return total
+
+
+@helper
 def _longest(starts: Indices) -> int:
     longest = 0
     for i in range(len(starts) - 1):
@@ -216,8 +225,21 @@ def _longest(starts: Indices) -> int:
 
 
 @kernel
-def set_gradient(x: SetRows, W: Tile, Ht: Tile, leak: float, squares: Sums, out: Values, by_W: Tile) -> None:
-    """out ← −∂(½F²)/∂Θ of the entries, by columns; by_W ← their product with Hᵀ. `squares` as in `residual`."""
+def set_gradient(
+    x: SetRows,
+    W: Tile,
+    Ht: Tile,
+    leak: float,
+    squares: Sums,
+    out: Values,
+    by_W: Tile,
+    scores: Tile,
+    by_row: Tile,
+) -> None:
+    """out ← −∂(½F²)/∂Θ of the entries, by columns; by_W ← their product with Hᵀ. `squares` as in `residual`.
+
+    If there are scores of the columns, by_row ← the sum of those of the entries that are not zero.
+    """
     values, columns, all_places, starts = x
     zero, one, below = W.dtype.type(0), W.dtype.type(1), W.dtype.type(leak)
     room = _longest(starts) + 3
@@ -247,13 +269,18 @@ def set_gradient(x: SetRows, W: Tile, Ht: Tile, leak: float, squares: Sums, out:
             out[out_places[k]] = gap[k]
             factors[count], places[count] = gap[k], at[k]
             count += gap[k] != zero
+        if len(scores) > 0:
+            by_row[i, 0] = _sum_at(scores, places, count)
         by_W[i] = zero
         _add_rows(factors, places, count, Ht, by_W[i])
 
 
 @kernel
-def set_columns_times(x: SetColumns, W: Tile, by_H: Tile) -> None:
-    """by_H ← GᵀW for the columns of a matrix G."""
+def set_columns_times(x: SetColumns, W: Tile, by_H: Tile, scores: Tile, by_column: Tile) -> None:
+    """by_H ← GᵀW for the columns of a matrix G.
+
+    If there are scores of the rows, by_column ← the sum of those of the entries that are not zero.
+    """
     values, rows, starts = x
     room = _longest(starts) + 3
     factors, places = np.empty(room, W.dtype), np.empty(room, np.int32)
@@ -262,6 +289,8 @@ def set_columns_times(x: SetColumns, W: Tile, by_H: Tile) -> None:
         for k in range(starts[j], starts[j + 1]):
             factors[count], places[count] = values[k], rows[k]
             count += values[k] != 0
+        if len(scores) > 0:
+            by_column[j, 0] = _sum_at(scores, places, count)
         by_H[j] = 0
         _add_rows(factors, places, count, W, by_H[j])
 

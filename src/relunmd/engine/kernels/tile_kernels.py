@@ -259,6 +259,19 @@ def add_four(out: Tile, four: Four, factors: tuple[float, float, float, float]) 
 
 
 @kernel
+def rows_times(M: Float32Tile, A: Tile, out: Tile) -> None:
+    """out[i] ← the symmetric r×r matrix in row i of M, times A[i]."""
+    r = A.shape[1]
+    for i in range(A.shape[0]):
+        found = out[i]
+        found[:] = 0
+        for a in range(r):
+            x, row = A[i, a], M[i, a * r : (a + 1) * r]
+            for q in range(r):
+                found[q] += x * row[q]
+
+
+@kernel
 def squared_difference(Z: Tile, T: Tile) -> float:
     """Return ‖Z − T‖²."""
     squares = 0.0

@@ -52,6 +52,13 @@ class Piece:
         else:
             kernels.add_to(S, np.matmul(self._A.T, Y, out=self._block.scratch_tile("AY", *S.shape)))
 
+    def support(self) -> "Piece":
+        """Return the tile with 1 where A is not zero; valid until the next call."""
+        if isinstance(self._A, Nonzeros):
+            return Piece(self._block, self.columns, self._A._replace(values=np.ones_like(self._A.values)))
+        ones = self._block.scratch_tile("support", *self._A.shape)
+        return Piece(self._block, self.columns, np.not_equal(self._A, 0, out=ones))
+
 
 class Strip:
     """Tiles of A with the same rows, from left to right."""
