@@ -45,8 +45,8 @@ _SMALLER_LEAK, _LEAST_LEAK = 0.3, 0.05
 _WINDOW, _PATIENCE, _LESS_PATIENCE = 5, 0.08, 0.3
 _STANDSTILL, _LEAST_STEPS = 1e-5, 11
 """A round ends when E² decreases by less than this in five steps, after so many at leak 0: `tol` needs 10 of them."""
-_ROUGH, _EXACT = 0.01, 1e-9
-"""Tolerances of the truncated SVD: shares of ‖X‖² that it may miss."""
+_ROUGH, _EXACT = 0.1, 1e-9
+"""Tolerances of the truncated SVD: a share of the squared error, and one of ‖X‖²."""
 _LONG = 200
 """Steps after which E must not be above the error of the truncated SVD, whatever the leak."""
 _DECREASE = 1e-4
@@ -356,8 +356,9 @@ def _compared(problem: Problem, state: State) -> State:
 
     A rough one shows that it is far behind, which is the usual case; else 4 to 20 passes make it exact.
     """
-    W, H, error = _truncated(problem, _ROUGH)
-    if error**2 - _ROUGH < state.error**2:
+    rough = max(_ROUGH * state.error**2, _EXACT)
+    W, H, error = _truncated(problem, rough)
+    if error**2 - rough < state.error**2:
         W, H, error = _truncated(problem, _EXACT)
     if not error < min(state.error, state.best_error):
         return state.replace(compared=True)

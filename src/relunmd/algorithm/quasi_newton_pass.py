@@ -127,8 +127,8 @@ def evaluate(problem: Problem, state: State, direction: Direction | None, penalt
     run = problem.run if problem.inner is None else problem.over_rows
     out, sums = run(_block, rows, wanted, H=H, Ht=Ht, plan=plan)
     if problem.inner is not None:
-        scores = None if own is None else parts(out.W, own.metric_H, count)
-        sums |= problem.inner.columns_times(problem.executor, out.W, scores)
+        of_rows = parts(out.W, state.metric_H, count)
+        sums |= problem.inner.columns_times(problem.executor, out.W, of_rows)
     error_squares, objective_squares = sums["squares"].tolist()
     if anchor is not None:
         objective_squares += _distance(anchor.weight, grams, sums["near"])
@@ -241,8 +241,8 @@ def _block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, plan: _Plan)
         W = np.add(rows.W[at], moved, out=out.W[at])
         by_row = np.zeros((len(W), 0 if new_own is None else new_own.count), W.dtype)
         if plan.inner:
-            scores = None if new_own is None else new_own.of_columns
-            plan.inner.gradient(x.rows.start + at.start, W, Ht, plan.leak, squares[at], (by_W, by_row), scores)
+            wanted = kernels.SupportSums(by_row[:0] if new_own is None else new_own.of_columns, by_row)
+            plan.inner.gradient(x.rows.start + at.start, W, Ht, plan.leak, squares[at], by_W, wanted)
         else:
             support = None
             if new_own is not None:

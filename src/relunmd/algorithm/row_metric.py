@@ -5,7 +5,8 @@ Aᵢ = Σ hⱼhⱼᵀ over these entries, its block of the Gauss–Newton matrix
 (Aᵢ + share·HHᵀ)⁻¹: on planted matrices the error after 300 passes is a twentieth of that without. On large X, where
 these matrices take longer to read than the passes that they save, each row has a number in their place, the trace of
 (HHᵀ)⁻¹Aᵢ/r, by which the metric of all rows is divided: 300 passes over kos do what 600 did. The share of HHᵀ is there
-because zeros without a residual may get one when the row moves. Columns likewise.
+because zeros without a residual may get one when the row moves. Columns likewise. On working sets there are only
+numbers: with matrices so many zeros outside the set became positive that most cycles were undone.
 """
 
 from typing import NamedTuple
@@ -15,7 +16,6 @@ import numpy as np
 from relunmd.engine import kernels
 from relunmd.engine.matrix import Array
 from relunmd.engine.problem import Problem
-from relunmd.engine.working_set import has_working_sets
 
 OWN = np.dtype(np.float32)
 _MOST_NUMBERS = 2**22
@@ -46,12 +46,14 @@ def own_numbers(problem: Problem) -> int:
     if problem.matrix.observation is not None:
         return 0
     r = problem.rank
-    matrices = r > 1 and sum(problem.shape) * r**2 <= _MOST_NUMBERS and not has_working_sets(problem)
-    return r**2 if matrices else 1
+    small = sum(problem.shape) * r**2 <= _MOST_NUMBERS
+    return r**2 if small and problem.inner is None else 1
 
 
 def parts(A: Array, shared: Array, count: int) -> Array:
-    """Return what each row a of A adds to the sums Aᵢ: aaᵀ as `count` = r² numbers, or aᵀ·shared·a/r."""
+    """Return what each row a of A adds to the sums Aᵢ: aaᵀ as `count` = r² numbers, aᵀ·shared·a/r, or nothing."""
+    if count == 0:
+        return np.empty((len(A), 0), A.dtype)
     if count == 1:
         return np.asarray(((A @ shared.astype(A.dtype)) * A).sum(axis=1, keepdims=True) / A.dtype.type(len(shared)))
     return np.asarray((A[:, :, None] * A[:, None, :]).reshape(len(A), -1))

@@ -9,18 +9,17 @@ import logging
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import sparse
 
 from relunmd.engine import kernels
 from relunmd.engine.executor import Executor, Rows, Sums, ThreadExecutor
-from relunmd.engine.kernels import Picked, SetColumns, SetRows
+from relunmd.engine.kernels import Picked, SetColumns, SetRows, SupportSums
 from relunmd.engine.matrix import Array, Block
 from relunmd.engine.problem import Problem
 
 log = logging.getLogger("relunmd")
 
-MOST_DENSITY = 0.001
-"""The share of positive entries up to which working sets are used; at 0.3 % passes over all of X were faster."""
+MOST_DENSITY = 0.02
+"""The share of positive entries up to which working sets are used."""
 _LEAST_ENTRIES = 2**22
 _WANTED, _MARGIN, _MOST = 4, 2, 16
 """Entries of a working set for each positive one of X, and at least so many for each of Θ; the most that Θ may have."""
@@ -40,15 +39,23 @@ class WorkingSet:
     columns: SetColumns
 
     @classmethod
-    def of(cls, values: Array, columns: Array, counts: Array, n_columns: int) -> "WorkingSet":
-        """Return the set with `counts` entries in each row."""
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        order = np.arange(len(values), dtype=np.int32)
-        by_column = sparse.csr_array((order, columns, starts.astype(np.int32)), (len(counts), n_columns)).tocsc()
-        places = np.empty_like(order)
-        places[by_column.data] = order
-        transposed = SetColumns(np.empty_like(values), by_column.indices, by_column.indptr.astype(np.int64))
-        return cls(SetRows(values, columns, places, starts), transposed)
+    def of(cls, executor: Executor, values: Array, columns: Array, counts: Array, n_columns: int) -> "WorkingSet":
+        """Return the set with `counts` entries in each row, from left to right at least by panels."""
+        rows = SetRows(values, columns, np.empty_like(columns), np.concatenate([[0], np.cumsum(counts)]))
+        cuts = [*range(0, n_columns, -(-n_columns // (_PARTS * _PANEL)) * _PANEL), n_columns]
+        each = np.zeros(n_columns, np.int64)
+        executor.each(
+            lambda part: kernels.count_columns(rows, cuts[part], each[cuts[part] : cuts[part + 1]]), len(cuts) - 1
+        )
+        starts = np.concatenate([[0], np.cumsum(each)])
+        by_column, following = SetColumns(np.empty_like(values), np.empty_like(columns), starts), starts[:-1].copy()
+        executor.each(
+            lambda part: kernels.place_columns(
+                rows, cuts[part], following[cuts[part] : cuts[part + 1]], by_column.rows
+            ),
+            len(cuts) - 1,
+        )
+        return cls(rows, by_column)
 
     def gradient(
         self,
@@ -57,33 +64,26 @@ class WorkingSet:
         Ht: Array,
         leak: float,
         squares: Array,
-        out: tuple[Array, Array],
-        scores: Array | None = None,
+        by_W: Array,
+        wanted: SupportSums,
     ) -> None:
-        """Write ∇_W of the rows from `first`, and the derivatives that `columns_times` needs; see `gradient_strip`.
-
-        With scores of the columns (n×1), write the sums of those with a nonzero residual, for each row, to out[1].
-        """
+        """Write ∇_W of the rows from `first`, and the derivatives that `columns_times` needs; see `gradient_strip`."""
         rows = self.rows._replace(starts=self.rows.starts[first : first + len(W) + 1])
-        scores, (by_W, by_row) = np.empty((0, 1), W.dtype) if scores is None else scores, out
-        kernels.set_gradient(rows, W, Ht, leak, squares, self.columns.values, by_W, scores, by_row)
+        kernels.set_gradient(rows, W, Ht, leak, squares, self.columns.values, by_W, wanted)
         np.negative(by_W, out=by_W)
 
-    def columns_times(self, executor: Executor, W: Array, scores: Array | None = None) -> Sums:
-        """Return −∇_Hᵀ as "WR", after `gradient` for all rows.
-
-        With scores of the rows (m×1), "by_column" has the sums of those with a nonzero residual, for each column.
-        """
+    def columns_times(self, executor: Executor, W: Array, parts: Array) -> Sums:
+        """Return −∇_Hᵀ as "WR", after `gradient` for all rows, and as "by_column" sums of parts of the rows (m×k)."""
         starts = self.columns.starts
-        scores = np.empty((0, 1), W.dtype) if scores is None else scores
-        found, by_column = np.empty((len(starts) - 1, W.shape[1]), W.dtype), np.zeros((len(starts) - 1, 1), W.dtype)
+        found, by_column = (np.empty((len(starts) - 1, A.shape[1]), W.dtype) for A in (W, parts))
         ends = np.searchsorted(starts, np.linspace(0, starts[-1], _PARTS + 1)[1:-1])
         cuts = np.concatenate([[0], ends, [len(found)]])
 
         def part(index: int) -> None:
             start, stop = cuts[index], cuts[index + 1]
             columns = self.columns._replace(starts=starts[start : stop + 1])
-            kernels.set_columns_times(columns, W, found[start:stop], scores, by_column[start:stop])
+            wanted = SupportSums(parts, by_column[start:stop])
+            kernels.set_columns_times(columns, W, found[start:stop], wanted)
 
         executor.each(part, _PARTS)
         return {"WR": found, "by_column": by_column}
@@ -126,7 +126,7 @@ def screened(problem: Problem, W: Array, H: Array) -> Problem | None:
     if len(values) > np.iinfo(np.int32).max:
         return None
     log.debug("Working set of %d entries, %d of them positive", len(values), problem.facts.positives)
-    return replace(problem, inner=WorkingSet.of(values, columns, counts, problem.shape[1]))
+    return replace(problem, inner=WorkingSet.of(problem.executor, values, columns, counts, problem.shape[1]))
 
 
 def _bound(problem: Problem, W: Array, H: Array) -> float | None:
@@ -141,7 +141,7 @@ def _bound(problem: Problem, W: Array, H: Array) -> float | None:
     if above > _MOST * expected:
         return None
     place = max(0, Theta.size - 1 - int(max(_WANTED * expected, _MARGIN * above)))
-    return min(0.0, float(np.partition(Theta.ravel(), place)[place]))
+    return min(-0.0, float(np.partition(Theta.ravel(), place)[place]))  # No negative number exceeds 0.0 by its bits.
 
 
 def _panels(H: Array) -> Array:

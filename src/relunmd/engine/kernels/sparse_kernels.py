@@ -192,6 +192,46 @@ class SetColumns(NamedTuple):
     starts: Indices
 
 
+@kernel
+def count_columns(x: SetRows, first: int, counts: Indices) -> None:
+    """Add how many entries are in each column from `first` to `counts`; a row has its columns from left to right.
+
+    Columns that are out of order must be on the same side of `first` and of the last of these columns.
+    """
+    stop = first + len(counts)
+    for i in range(len(x.starts) - 1):
+        k, end = _first_from(first, x.columns, x.starts[i], x.starts[i + 1]), x.starts[i + 1]
+        while k < end and x.columns[k] < stop:
+            counts[x.columns[k] - first] += 1
+            k += 1
+
+
+@kernel
+def place_columns(x: SetRows, first: int, following: Indices, rows: Columns) -> None:
+    """Write the places by columns of the entries that `count_columns` counts, and their rows to these places.
+
+    `following` has the first place of each column and is advanced.
+    """
+    stop = first + len(following)
+    for i in range(len(x.starts) - 1):
+        k, end = _first_from(first, x.columns, x.starts[i], x.starts[i + 1]), x.starts[i + 1]
+        while k < end and x.columns[k] < stop:
+            place = following[x.columns[k] - first]
+            x.places[k], rows[place] = place, i
+            following[x.columns[k] - first] += 1
+            k += 1
+
+
+class SupportSums(NamedTuple):
+    """Sums over nonzero entries: the parts that are added, a row for each column (or row) of X, and the sums.
+
+    Without columns if none are wanted.
+    """
+
+    parts: Tile
+    sums: Tile
+
+
 @helper
 def _add_rows(factors: Array, places: Array, count: int, A: Tile, out: Array) -> None:
     """out += Σ factors[k]·A[places[k]] for k < count; four at a time, which takes a third of the time of one at a time.
@@ -208,12 +248,13 @@ def _add_rows(factors: Array, places: Array, count: int, A: Tile, out: Array) ->
 
 
 @helper
-def _sum_at(scores: Tile, places: Array, count: int) -> Any:
-    """Return Σ scores[places[k]] for k < count."""
-    total = scores[0, 0] * 0
+def _sum_rows(places: Array, count: int, A: Tile, out: Array) -> None:
+    """out ← Σ A[places[k]] for k < count."""
+    out[:] = 0
     for k in range(count):
-        total += scores[places[k], 0]
-    return total
+        row = A[places[k]]
+        for q in range(len(out)):
+            out[q] += row[q]
 
 
 @helper
@@ -233,12 +274,11 @@ def set_gradient(
     squares: Sums,
     out: Values,
     by_W: Tile,
-    scores: Tile,
-    by_row: Tile,
+    wanted: SupportSums,
 ) -> None:
     """out ← −∂(½F²)/∂Θ of the entries, by columns; by_W ← their product with Hᵀ. `squares` as in `residual`.
 
-    If there are scores of the columns, by_row ← the sum of those of the entries that are not zero.
+    Row i of the wanted sums is over the columns of the entries of row i that are not zero.
     """
     values, columns, all_places, starts = x
     zero, one, below = W.dtype.type(0), W.dtype.type(1), W.dtype.type(leak)
@@ -269,17 +309,17 @@ def set_gradient(
             out[out_places[k]] = gap[k]
             factors[count], places[count] = gap[k], at[k]
             count += gap[k] != zero
-        if len(scores) > 0:
-            by_row[i, 0] = _sum_at(scores, places, count)
+        if wanted.sums.shape[1] > 0:
+            _sum_rows(places, count, wanted.parts, wanted.sums[i])
         by_W[i] = zero
         _add_rows(factors, places, count, Ht, by_W[i])
 
 
 @kernel
-def set_columns_times(x: SetColumns, W: Tile, by_H: Tile, scores: Tile, by_column: Tile) -> None:
+def set_columns_times(x: SetColumns, W: Tile, by_H: Tile, wanted: SupportSums) -> None:
     """by_H ← GᵀW for the columns of a matrix G.
 
-    If there are scores of the rows, by_column ← the sum of those of the entries that are not zero.
+    Row j of the wanted sums is over the rows of the entries of column j that are not zero.
     """
     values, rows, starts = x
     room = _longest(starts) + 3
@@ -289,8 +329,8 @@ def set_columns_times(x: SetColumns, W: Tile, by_H: Tile, scores: Tile, by_colum
         for k in range(starts[j], starts[j + 1]):
             factors[count], places[count] = values[k], rows[k]
             count += values[k] != 0
-        if len(scores) > 0:
-            by_column[j, 0] = _sum_at(scores, places, count)
+        if wanted.sums.shape[1] > 0:
+            _sum_rows(places, count, wanted.parts, wanted.sums[j])
         by_H[j] = 0
         _add_rows(factors, places, count, W, by_H[j])
 
