@@ -6,7 +6,7 @@ from scipy import sparse
 
 import relunmd
 from relunmd import QuasiNewton, datasets
-from relunmd.algorithm import quasi_newton
+from relunmd.algorithm import quasi_newton, row_metric
 from tests.algorithm.test_three_block_factored import everything_that_x_can_be, planted
 from tests.conftest import needs_data, relative_error, synthetic
 
@@ -18,38 +18,53 @@ def noisy(m=300, n=120, rank=4, noise=0.2):
 class Oracle:
     """The method of docs/background/flagship.md on one long vector: Θ, the residual and everything else formed."""
 
-    def __init__(self, X, W, H, memory, penalty):
-        self.X, self.shapes, self.memory, self.penalty = X, (W.shape, H.shape), memory, penalty
-        self.x = np.concatenate([W.ravel(), H.ravel()])
+    def __init__(self, X, W, H, memory, penalty, matrices):
+        self.X, self.shapes, self.memory, self.penalty, self.matrices = X, (W.shape, H.shape), memory, penalty, matrices
+        WW = W.T @ W
+        self.x, self.B = np.concatenate([W.ravel(), H.ravel()]), np.linalg.inv(WW + 1e-6 * np.trace(WW) / 4 * np.eye(4))
         self.leak, self.patience, self.pairs, self.best = 1.0, 0.08, [], (np.inf, None)
-        self.renewed()
         self.look_again()
 
     def factors(self, x):
         (m, r), (_, n) = self.shapes
         return x[: m * r].reshape(m, r), x[m * r :].reshape(r, n)
 
-    def value(self, x):
+    def gaps(self, x):
         W, H = self.factors(x)
         T = W @ H
         slope = np.where(T > 0, 1.0, self.leak)
         D = np.where(self.X > 0, self.X - slope * T, -np.maximum(0, T))
-        R = np.where(self.X > 0, slope * D, D)
+        return W, H, D, np.where(self.X > 0, slope * D, D)
+
+    def value(self, x):
+        W, H, D, R = self.gaps(x)
         gradient = np.concatenate([(-R @ H.T).ravel(), (-W.T @ R).ravel()]) + self.penalty * x
         return 0.5 * np.sum(D**2) + 0.5 * self.penalty * x @ x, gradient
 
     def metric(self, x):
-        W, H = self.factors(x)
+        W, H, _, R = self.gaps(x)
 
-        def inverse(gram):
-            eye = np.eye(len(gram))
-            return np.linalg.inv(gram + (1e-6 * np.trace(gram) / len(gram) + self.penalty) * eye)
+        def floor(gram):
+            return (1e-6 * np.trace(gram) / len(gram) + self.penalty) * np.eye(len(gram))
 
-        A, B = inverse(H @ H.T), inverse(W.T @ W)
+        def own(factor, support, gram, inverse):
+            """The metric of each row: `factor` has what it is multiplied with, and `support` where."""
+            if self.matrices:
+                sums = np.einsum("ij,ja,jb->iab", support, factor, factor)
+                found = np.linalg.inv(sums + 0.02 * gram + floor(gram)).astype(np.float32)
+                return found.astype(float)
+            shares = support @ np.einsum("ja,ab,jb->j", factor, inverse, factor) / len(gram)
+            factors = (1.05 / (shares + 0.05)).astype(np.float32).astype(float)
+            return factors[:, None, None] * np.linalg.inv(gram + floor(gram))
+
+        support, HH, WW = (R != 0).astype(float), H @ H.T, W.T @ W
+        rows, columns = own(H.T, support, HH, np.linalg.inv(HH + floor(HH))), own(W, support.T, WW, self.B)
+        self.B = np.linalg.inv(WW + floor(WW))
 
         def apply(g):
             by_W, by_H = self.factors(g)
-            return np.concatenate([(by_W @ A).ravel(), (B @ by_H).ravel()])
+            rows_W, columns_H = np.einsum("ia,iab->ib", by_W, rows), np.einsum("aj,jab->bj", by_H, columns)
+            return np.concatenate([rows_W.ravel(), columns_H.ravel()])
 
         return apply
 
@@ -94,7 +109,7 @@ class Oracle:
             return
         s, y = ((new - old).astype(np.float32).astype(float) for new, old in ((x, self.x), (g, self.g)))
         self.x, self.f, self.g, self.step, self.trials, self.age = x, f, g, 1.0, 0, self.age + 1
-        if self.age >= len(self.pairs):
+        if self.age >= 2 * len(self.pairs):
             self.renewed()
         if s @ y > 1e-8 * y @ self.M(y):
             self.pairs = [*self.pairs, (s, y)][-self.memory :]
@@ -104,9 +119,12 @@ class Oracle:
             self.next_level()
 
 
+@pytest.mark.parametrize("matrices", [True, False])
 @pytest.mark.parametrize("ridge", [0.0, 1e-2])
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
-def test_agrees_with_numpy(open_problem, kind, ridge):
+def test_agrees_with_numpy(open_problem, monkeypatch, kind, ridge, matrices):
+    if not matrices:
+        monkeypatch.setattr(row_metric, "_MOST_NUMBERS", 0)
     X = noisy()
     problem = open_problem(kind(X), 4)
     S = X * problem.matrix.scale
@@ -116,7 +134,7 @@ def test_agrees_with_numpy(open_problem, kind, ridge):
     H /= np.linalg.norm(H)  # Alike, as the ridge wants them.
     algorithm = QuasiNewton(memory=5, ridge=ridge, warm_up=0)
     state = algorithm.first_state(problem, W, H)
-    oracle = Oracle(S, W, H, 5, ridge * np.linalg.norm(S))
+    oracle = Oracle(S, W, H, 5, ridge * np.linalg.norm(S), matrices)
     leaks, refused = set(), 0
     for _ in range(70):
         assert state.leak == oracle.leak
@@ -155,7 +173,7 @@ def test_tol_waits_for_the_error_to_be_the_objective():
 
 
 def test_rounds_go_on_where_tol_does_not_stop():
-    d = relunmd.decompose(np.eye(15), 3, init="random", random_state=2, tol=0, max_iter=1500)
+    d = relunmd.decompose(np.eye(15), 2, init="random", random_state=2, tol=0, max_iter=1500)
     leak = d.history.leak
     begins = np.flatnonzero((leak[1:] > 0) & (leak[:-1] == 0))
     assert len(begins) > 1
@@ -217,6 +235,7 @@ def test_when_no_step_helps_the_pairs_go_first_and_then_the_level(open_problem):
         1.0,
         1.0,
         np.inf,
+        (),
         (),
         0,
         quasi_newton.products_of(state),

@@ -167,7 +167,6 @@ class QuasiNewton(Algorithm):
     def _unevaluated(self, problem: Problem, W: Array, H: Array) -> State:
         """The state before the point is evaluated."""
         W, H = balanced(W, H)
-        metric = inverse_gram(H @ H.T, 0.0)  # WᵀW = HHᵀ
         none = Products(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0), np.inf)
         return State(
             W,
@@ -178,8 +177,8 @@ class QuasiNewton(Algorithm):
             by_H=np.zeros_like(H.T, order="C"),
             objective=np.inf,
             leak=LATENT,
-            metric_W=metric,
-            metric_H=metric,
+            metric_W=inverse_gram(H @ H.T, 0.0),
+            metric_H=inverse_gram(problem.gram(W), 0.0),
             age=0,
             own_W=(),
             own_H=(),
