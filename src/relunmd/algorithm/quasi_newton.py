@@ -121,8 +121,8 @@ class QuasiNewton(Algorithm):
         "s_W": "k * mr float32", "y_W": "k * mr float32", "s_H": "k * nr float32", "y_H": "k * nr float32",
         # The weight of the distance from here, while steps are on working sets; 0 if they are not.
         "pull": float,
-        # Whether the arrays are in float32, and so is the next pass.
-        "single": bool,
+        # Whether the arrays are in float32, and so is the next pass; the number of steps in the last iteration.
+        "single": bool, "made": int,
         # The state of 3B during the warm-up.
         "warm": ThreeBlockFactored.keeps,
     }  # fmt: skip
@@ -134,7 +134,8 @@ class QuasiNewton(Algorithm):
         return 12 * itemsize + 2 * (self.memory + 1) * PAIRS.itemsize
 
     def tol_applies(self, state: State) -> bool:
-        return bool(state.leak == ERROR and state.error <= state.baseline)
+        undone = state.pull > 0 and state.accepted == 0
+        return bool(state.leak == ERROR and state.error <= state.baseline and not undone)
 
     def finished(self, state: State) -> bool:
         exact = state.error <= float(np.finfo(state.W.dtype).eps)
@@ -197,6 +198,7 @@ class QuasiNewton(Algorithm):
             steps=0,
             pull=_PULL if has_working_sets(problem) else 0.0,
             single=problem.mixed and problem.dtype == np.float32,
+            made=1,
             **dict.fromkeys(("s_W", "y_W", "s_H", "y_H"), ()),
             warm=None,
         )
@@ -211,7 +213,7 @@ class QuasiNewton(Algorithm):
             found = self._cycle(used, state, inner)
         else:
             found = self._trial(used, state)
-        return _in_precision(state, found, problem.mixed)
+        return _in_precision(state, found, problem.mixed).replace(made=found.steps - state.steps)
 
     def _cycle(self, problem: Problem, state: State, inner: Problem) -> State:
         """Steps on the working set, then the next working set, whose squared error is that of X; one pass.

@@ -83,6 +83,11 @@ class State:
         """What the run minimizes: ``penalized`` if the algorithm keeps it, else the error."""
         return float(vars(self).get("penalized", self.error))
 
+    @property
+    def n_steps(self) -> int:
+        """Steps that the last iteration made: ``made`` if the algorithm keeps it, else 1."""
+        return max(1, int(vars(self).get("made", 1)))
+
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any: ...

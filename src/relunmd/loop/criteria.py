@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from relunmd.history import Status
 
 WINDOW = 10
-"""Number of iterations over which `tol` is measured."""
+"""Number of iterations over which `tol` is measured, if each makes one step."""
+_LEAST_WINDOW = 3
 
 
 class Clock:
@@ -33,18 +34,20 @@ class Limits:
     max_time: float | None = None
 
     def reached(
-        self, error: float, criteria: list[float], seconds: float, tol_iterations: int | None = None
+        self, error: float, criteria: list[float], seconds: float, tol_iterations: int | None = None, n_steps: int = 1
     ) -> Status | None:
         """Return the reason to stop after an iteration, given the error and the smallest criterion up to each.
 
-        `tol` applies to the last `tol_iterations` only, to all if that is None.
+        `tol` applies to the last `tol_iterations` only, to all if that is None. It is the decrease in ten steps, of
+        which an iteration makes `n_steps`.
         """
         iteration = len(criteria) - 1
         if self.target_error is not None and error <= self.target_error:
             return Status.TARGET
-        if self.tol > 0 and (iteration if tol_iterations is None else tol_iterations) >= WINDOW:
-            earlier = criteria[-1 - WINDOW]
-            if earlier - criteria[-1] <= self.tol * earlier:
+        window = max(_LEAST_WINDOW, WINDOW // n_steps)
+        if self.tol > 0 and (iteration if tol_iterations is None else tol_iterations) >= window:
+            earlier = criteria[-1 - window]
+            if earlier - criteria[-1] <= self.tol * earlier * (window * n_steps / WINDOW):
                 return Status.CONVERGED
         if self.max_iter is not None and iteration >= self.max_iter:
             return Status.MAX_ITER

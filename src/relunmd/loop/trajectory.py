@@ -15,7 +15,7 @@ from relunmd.loop.criteria import Limits
 from relunmd.loop.snapshot import Snapshot
 
 Array = NDArray[Any]
-_LATER = {"pull": 0.0, "single": False}
+_LATER = {"pull": 0.0, "single": False, "made": 1}
 """What states of earlier versions lack."""
 
 
@@ -95,7 +95,7 @@ class Trajectory:
         """Set the status to the limit that is reached, if any."""
         if self.status is Status.FAILED:  # Retrying would fail again.
             return
-        self.status = limits.reached(self.best.error, self._criteria, seconds, self._tol_iterations)
+        self.status = limits.reached(self.best.error, self._criteria, seconds, self._tol_iterations, self.state.n_steps)
         if self.status is None and self._algorithm.finished(self.state):
             self.status = Status.CONVERGED
 
