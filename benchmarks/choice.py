@@ -57,7 +57,7 @@ def fitted(name, rank, X, max_iter=ITERATIONS, **settings):
     model = {
         "NMF": NMF(rank, init="nndsvda", max_iter=200, random_state=0),
         "TruncatedSVD": TruncatedSVD(rank, n_iter=10, random_state=0),
-        "ReLUNMD": ReLUNMD(rank, max_iter=max_iter, random_state=0, **settings),
+        "ReLUNMD": ReLUNMD(rank, max_iter=max_iter, tol=1e-4, random_state=0, **settings),
     }[name.partition(",")[0]]
     begin = time.perf_counter()
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):

@@ -62,7 +62,7 @@ def decompose(
     *,
     ridge: float = 0.0,
     target_error: float | None = None,
-    tol: float = 1e-4,
+    tol: float = 1e-3,
     max_iter: int | None = 1000,
     max_time: float | None = None,
     random_state: Seed = None,
@@ -104,7 +104,7 @@ def decompose(
         it. The result is then the iterate with the smallest penalized error, to which `tol` applies as well.
     target_error : float, optional
         Stop when the relative error ‖X − max(0, WH)‖/‖X‖ is at most this.
-    tol : float, default=1e-4
+    tol : float, default=1e-3
         Stop when the error has decreased by less than this fraction over 10 iterations; 0 disables it.
     max_iter : int or None, default=1000
         Maximum number of iterations; None for no limit.

@@ -40,7 +40,7 @@ class ReLUNMD(FittedTransformer):
         A name of `relunmd.algorithms()`, or an algorithm such as ``relunmd.QuasiNewton(memory=20)``; see `decompose`.
     init : str, Init, tuple (W0, H0) or Decomposition, default="auto"
         The initialization; see `relunmd.inits()`.
-    tol : float, default=1e-4
+    tol : float, default=1e-3
         Stop when the error has decreased by less than this fraction over 10 iterations; 0 disables it.
     max_iter : int or None, default=1000
         Maximum number of iterations.
@@ -134,7 +134,7 @@ class ReLUNMD(FittedTransformer):
         *,
         algorithm: str | Algorithm = "auto",
         init: Initialization = "auto",
-        tol: float = 1e-4,
+        tol: float = 1e-3,
         max_iter: int | None = 1000,
         max_time: float | None = None,
         target_error: float | None = None,

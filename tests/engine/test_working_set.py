@@ -77,6 +77,21 @@ def test_value_and_gradient_are_those_of_the_entries(open_problem, dtype, leak):
     assert trial.objective == pytest.approx(squares.sum() / 2, rel=exact["rtol"])
     np.testing.assert_allclose(trial.by_W, -gap @ state.H.T, **exact)
     np.testing.assert_allclose(trial.by_H, -gap.T @ state.W, **exact)
+    support, A, B = gap != 0, np.linalg.inv(state.H @ state.H.T), np.linalg.inv(state.W.T @ state.W)
+    of_columns = np.einsum("aj,ab,bj->j", state.H, A, state.H) / RANK
+    of_rows = np.einsum("ia,ab,ib->i", state.W, B, state.W) / RANK
+    np.testing.assert_allclose(trial.own[0][0][:, 0], 1.05 / (support @ of_columns + 0.05), rtol=1e-4)
+    np.testing.assert_allclose(trial.own[1][0][:, 0], 1.05 / (support.T @ of_rows + 0.05), rtol=1e-4)
+
+
+def test_zeros_of_the_product_do_not_fill_the_set(open_problem):
+    """Rows of X without entries have rows of zeros in W; zeros are not above a bound of 0, nor is what is negative."""
+    X = counts()
+    X[40:] = 0
+    W, H = first_factors(X)
+    W[40:], H = 0, -np.abs(H)
+    W[:40] = np.abs(W[:40])
+    assert len(screened(open_problem(X, RANK), W, H).inner.rows.values) < 20 * np.count_nonzero(X)
 
 
 def test_no_set_if_the_product_is_positive_in_too_many_places(open_problem):

@@ -98,6 +98,16 @@ def test_the_target_goes_before_the_other_reasons():
     assert Limits(None, 0.1, 0, 1.0).reached(0.4, [0.4], 5.0) is Status.MAX_ITER
 
 
+def test_tol_is_the_decrease_in_ten_steps():
+    """With ten steps an iteration it is compared over three of them, since their progress varies."""
+    limits = Limits(tol=1e-2)
+    slow, fast = ([0.5 * (1 - rate) ** i for i in range(4)] for rate in (0.009, 0.011))
+    assert limits.reached(slow[-1], slow, 1.0, n_steps=10) is Status.CONVERGED
+    assert limits.reached(fast[-1], fast, 1.0, n_steps=10) is None
+    assert limits.reached(slow[-1], slow, 1.0) is None  # Four iterations of one step say nothing yet.
+    assert limits.reached(slow[-2], slow[:-1], 1.0, n_steps=10) is None
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, "nan in H"])
 def test_what_is_not_finite_ends_the_run_with_the_best_before(bad, caplog):
     d = run([0.9, 0.4, 0.6, bad])

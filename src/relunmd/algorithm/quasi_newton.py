@@ -6,7 +6,8 @@ docs/background/flagship.md describes the method; in short:
   has a slope at such entries whatever their size; 0 is the error E itself, which has none there. The leak is
   1 → 0.3 → 0.09 → 0; a level ends when F² decreases by less than `patience` in five steps. At 0 E never increases.
 - Metric: (∇_W, ∇_H) ↦ (∇_W(HHᵀ + εI)⁻¹, (WᵀW + εI)⁻¹∇_H), the initial inverse Hessian of the two-loop recursion,
-  recomputed after as many steps as there are pairs, usually ten (at every step it was no better).
+  with a correction for each row and column (`row_metric.py`). It is recomputed after twice as many steps as there are
+  pairs, usually twenty (more often was no better).
 - Step size 1, else shorter by interpolation. Each trial is a pass and a state; the pass returns the value, the gradient
   and the inner products from which the driver computes the next step (`linalg/two_loop.py`). Blocks form their own
   rows of it, so no array of length m is needed in one place.
@@ -65,7 +66,7 @@ class QuasiNewton(Algorithm):
     """Run preconditioned limited-memory BFGS on the error, reached in levels from the latent residual.
 
     The default, ``algorithm="auto"``. One pass and at most 6mnr flops an iteration, also for a rejected trial step;
-    2·memory + 6 arrays like W and H and nothing of the size of X are kept. If at most 0.1 % of a large X is positive,
+    2·memory + 6 arrays like W and H and nothing of the size of X are kept. If at most 2 % of a large X is positive,
     an iteration is one pass of 2mnr flops and ten steps on a working set, which has 4 to 32 entries for each positive
     one. While the leak (a column of the history) is above 0 the error may plateau or increase, so `tol` is ignored.
 

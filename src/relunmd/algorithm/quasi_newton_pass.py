@@ -28,8 +28,8 @@ memory and half the time to read."""
 _EPSILON = 1e-6
 _RENEWED = 2
 """Steps after which the metric is recomputed, for each pair."""
-_TOGETHER = 4096
-"""Columns of H that are treated together: few enough for the cache."""
+_FEWEST, _TOGETHER = 512, 4096
+"""Columns of H that are treated together: enough to be worth a call, few enough for the cache."""
 
 
 @dataclass(frozen=True)
@@ -82,23 +82,25 @@ class _Plan:
     metric: Any = None
     next_metric: Any = None
     """For all rows of W: the metric of the step, and that of the point it leads to."""
-    own: "_Own | None" = None
+    own: Any = None
+    """How rows get new metrics of their own, an `_Own`."""
     pull: _Pull | None = None
     inner: WorkingSet | None = None
 
 
 @dataclass(frozen=True)
 class _Own:
-    """How rows and columns get new metrics of their own: HHᵀ, `parts` of the columns, and (WᵀW)⁻¹ for those of rows."""
+    """How many numbers rows and columns newly get, if any, HHᵀ, and (WᵀW)⁻¹ for the `parts` of rows."""
 
+    count: int
     HH: Array
-    of_columns: Array
     metric_H: Array
+    numbers: Array | None
+    """`parts` of the columns if that is a number each; blocks form matrices themselves, which take much memory."""
 
-    @property
-    def count(self) -> int:
-        """How many numbers each has."""
-        return int(self.of_columns.shape[1])
+    def parts_of_columns(self, Ht: Array) -> Array:
+        """Return the `parts` of the columns."""
+        return parts(Ht, self.HH, self.count) if self.numbers is None else self.numbers
 
 
 def products_of(state: State) -> Products:
@@ -116,7 +118,8 @@ def evaluate(problem: Problem, state: State, direction: Direction | None, penalt
     H = Ht.T if takes_Ht else np.ascontiguousarray(Ht.T)
     metric_W = inverse_gram(grams.HH, penalty) if renew else state.metric_W
     count = own_numbers(problem) if renew else 0
-    own = _Own(grams.HH, parts(Ht, metric_W, count), state.metric_H) if count else None
+    numbers = parts(Ht, metric_W, count) if count == 1 else None
+    own = _Own(count, grams.HH, state.metric_H, numbers)
     plan = replace(plan, next_metric=metric_W.astype(dtype), own=own)
     rows = {"W": state.W, "by_W": state.by_W, "s": state.s_W, "y": state.y_W, "own": state.own_W}
     wanted: dict[str, Any] = {"s": (problem.rank, PAIRS), "y": (problem.rank, PAIRS), "by_W": problem.rank}
@@ -212,7 +215,7 @@ def _columns_evaluated(
         by_H[at] = found
         np.subtract(by_H[at], state.by_H[at], out=y_H[at], casting="same_kind")
         pairs, shares = _some((*state.s_H, s_H), (*state.y_H, y_H), at), np.zeros((count + 1, count + 5))
-        if plan.own is not None:
+        if plan.own.count:
             own[0][at] = own_metrics(sums["by_column"][at], sums["WW"], plan.penalty)
         _add_products(shares, pairs, by_H[at], Metric(metric, _own(own, at)), plan.renew, partial(_new, by_H[at]))
         return shares
@@ -223,10 +226,9 @@ def _columns_evaluated(
 @np.errstate(over="ignore", invalid="ignore")  # Also in the threads of the workers.
 def _block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, plan: _Plan) -> Sums:
     old = getattr(rows, "s", ()), getattr(rows, "y", ())
-    r, new_own, old_own = len(H), plan.own, getattr(rows, "own", ())
-    by_columns = {} if plan.inner else {"WR": x.sums(Ht.shape)}
-    if not (new_own is None or plan.inner):
-        by_columns["by_column"] = x.sums(new_own.of_columns.shape)
+    r, count, old_own = len(H), plan.own.count, getattr(rows, "own", ())
+    of_columns = plan.own.parts_of_columns(Ht)
+    by_columns = {} if plan.inner else {"WR": x.sums(Ht.shape), "by_column": x.sums(of_columns.shape)}
     WW = x.sums((r, r))
     squares, norm = np.zeros((len(rows.W), 2)), 0.0
     near = x.sums((2 * r, 2 * r))
@@ -239,18 +241,15 @@ def _block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, plan: _Plan)
         _move(moved, pairs, rows.by_W[at], plan, Metric(plan.metric, _own(old_own, at)), scratch)
         np.copyto(s_new, moved, casting="same_kind")
         W = np.add(rows.W[at], moved, out=out.W[at])
-        by_row = np.zeros((len(W), 0 if new_own is None else new_own.count), W.dtype)
+        by_row = np.zeros((len(W), count), W.dtype)
         if plan.inner:
-            wanted = kernels.SupportSums(by_row[:0] if new_own is None else new_own.of_columns, by_row)
+            wanted = kernels.SupportSums(of_columns, by_row)
             plan.inner.gradient(x.rows.start + at.start, W, Ht, plan.leak, squares[at], by_W, wanted)
         else:
-            support = None
-            if new_own is not None:
-                of_rows = parts(W, new_own.metric_H, new_own.count)
-                support = Support(new_own.of_columns, of_rows, by_row, by_columns["by_column"])
+            support = Support(of_columns, parts(W, plan.own.metric_H, count), by_row, by_columns["by_column"])
             gradient_strip(x, at, W, (H, Ht), plan.leak, squares[at], (by_W, by_columns["WR"]), support)
-        if new_own is not None:
-            out.own[at] = own_metrics(by_row, new_own.HH, plan.penalty)
+        if count:
+            out.own[at] = own_metrics(by_row, plan.own.HH, plan.penalty)
         if plan.penalty:
             by_W += W.dtype.type(plan.penalty) * W
             norm += kernels.dot(W, W)
@@ -262,7 +261,7 @@ def _block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, plan: _Plan)
         np.subtract(by_W, rows.by_W[at], out=y_new, casting="same_kind")
         WW += W.T @ W
         new = Pairs([*pairs.s, s_new], [*pairs.y, y_new])
-        own = _own(old_own if new_own is None else (out.own,), at)
+        own = _own((out.own,) if count else old_own, at)
         _add_products(products, new, by_W, Metric(plan.next_metric, own), plan.renew, scratch)
     return by_columns | {"WW": WW, "squares": squares.sum(axis=0), "products": products, "norm": norm, "near": near}
 
@@ -270,7 +269,8 @@ def _block(x: Block, rows: Rows, out: Rows, *, H: Array, Ht: Array, plan: _Plan)
 def _over_columns(problem: Problem, function: Callable[[slice], Any]) -> list[Any]:
     """Call a function for rows of arrays like Hᵀ, some at a time, in threads; return what it returned, in order."""
     n = problem.shape[1]
-    parts = [slice(start, min(start + _TOGETHER, n)) for start in range(0, n, _TOGETHER)]
+    size = min(max(_FEWEST, n // 8), _TOGETHER)
+    parts = [slice(start, min(start + size, n)) for start in range(0, n, size)]
     found: list[Any] = [None] * len(parts)
 
     def one(index: int) -> None:

@@ -47,7 +47,7 @@ def _names(context: click.Context, parameter: click.Parameter, incomplete: str) 
 @option(
     "--tol",
     type=FloatRange(0, 1, max_open=True),
-    default=1e-4,
+    default=1e-3,
     metavar="FRACTION",
     help="Stop if the error decreases by less than this fraction in 10 iterations; 0 disables it.",
 )

@@ -71,7 +71,7 @@ def gradient_strip(
             piece = Strip(x, tile.n_rows).add_residual(tile, W, H, leak, squares)
             piece.add_times(Ht, by_W)
             piece.add_transposed_times(W, by_H)
-            if support is not None:
+            if support is not None and support.by_row.size:
                 ones = piece.support()
                 ones.add_times(support.of_columns, support.by_row)
                 ones.add_transposed_times(support.of_rows, support.by_column)

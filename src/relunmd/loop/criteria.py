@@ -29,7 +29,7 @@ class Limits:
     """When to stop; None or 0 disables a limit."""
 
     target_error: float | None = None
-    tol: float = 1e-4
+    tol: float = 1e-3
     max_iter: int | None = 1000
     max_time: float | None = None
 

@@ -150,7 +150,8 @@ def test_progress_has_workers_and_bytes(client):
     assert {step.workers for step in seen} == {2}
     moved = np.diff([step.bytes_moved for step in seen[4:]])
     assert (moved > 0).all()
-    assert moved.max() < 160 * 6 * 8 * 10  # Some arrays like H; W has 13 times as many rows.
+    # Some arrays like H, and r² sums for each column from each worker; W has 13 times as many rows.
+    assert moved.max() < 160 * 6 * 8 * 10 + 2 * 160 * 6**2 * 8
     with pytest.raises(relunmd.RelunmdError, match="only during the run"):
         seen[-1].W  # noqa: B018
     local = []
@@ -201,7 +202,11 @@ class TestTheEstimator:
         assert there.error_ == pytest.approx(here.error_, rel=1e-9)
         assert there.n_iter_ == here.n_iter_
         assert there.n_samples_seen_ == len(X)
-        np.testing.assert_allclose(V.compute(), W, atol=1e-6)
+        # Where the error of a row is flat, Newton's method may end elsewhere after another rounding.
+        same = np.isclose(V.compute(), W, atol=1e-6).all(axis=1)
+        assert same.mean() > 0.99
+        one, other = (np.linalg.norm(X - np.maximum(0, A @ there.components_), axis=1) for A in (V.compute(), W))
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-9)
         np.testing.assert_allclose(there.transform(chunked()[:500]).compute(), V[:500].compute(), atol=1e-9)
         np.testing.assert_allclose(there.transform(X[:5]), V[:5].compute(), atol=1e-6)
         assert there.score(chunked()) == pytest.approx(here.score(X), rel=1e-9)
