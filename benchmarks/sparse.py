@@ -3,16 +3,19 @@
     python -m benchmarks.sparse before COMMIT [NAME ...] [--seconds 30]
     python -m benchmarks.sparse tfidf [--seconds 300]
     python -m benchmarks.sparse growth [SIZE ...]
+    python -m benchmarks.sparse large [--seconds 400]
 
 before: the error that COMMIT reaches in some seconds at rank 32, and when this version reaches it, each in its own
 process; times include the initialization. tfidf: `ReLUNMD(8).fit` on the tf-idf of classic beside TruncatedSVD, and a
 run without limits of ten times as long, at most of `--seconds`. growth: seconds to half of the first error on random
-matrices with 50 nonzeros a row. Two threads everywhere.
+matrices with 50 nonzeros a row. large: 200 000 × 200 000 with 10⁷ nonzeros in random places, rank 16, and the peak
+memory of the process. Two threads everywhere.
 """
 
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -115,11 +118,25 @@ def growth_table(sizes):
         last = seconds
 
 
+def large_table(seconds):
+    n, count, rng = 200_000, 10**7, np.random.default_rng(0)
+    columns = rng.integers(0, n, count, dtype=np.int32)
+    X = sparse.csr_array((rng.random(count, np.float32) + 0.1, columns, np.arange(0, count + 1, count // n)), (n, n))
+    X.sum_duplicates()
+    d = relunmd.decompose(X, 16, random_state=0, n_jobs=2, tol=0, max_iter=None, max_time=seconds)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    print(f"{X.nnz} nonzeros: {d.n_iter} iterations in {d.time:.0f} s, {peak:.1f} GB")
+    for seconds, error in zip(d.history.time, d.history.error, strict=True):
+        print(f"  {seconds:.0f} s: {error:.4f}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["before", "tfidf", "growth", "history"])
+    parser.add_argument("table", choices=["before", "tfidf", "growth", "large", "history"])
     parser.add_argument("given", nargs="*", help="COMMIT and names of data sets for before; sizes for growth")
-    parser.add_argument("--seconds", type=float, help="of each run: 30 for before, at most 300 for tfidf")
+    parser.add_argument(
+        "--seconds", type=float, help="of each run: 30 for before, at most 300 for tfidf, 400 for large"
+    )
     given = parser.parse_args()
     if given.table == "history":
         history(given.given[0], given.seconds)
@@ -127,6 +144,8 @@ def main():
         before_table(given.given[0], given.given[1:], given.seconds or 30)
     elif given.table == "tfidf":
         tfidf_table(given.seconds or 300)
+    elif given.table == "large":
+        large_table(given.seconds or 400)
     else:
         growth_table([int(n) for n in given.given] or (20_000, 40_000, 80_000))
 
