@@ -20,13 +20,13 @@ def reported(caplog, seconds, limits, first=0):
 @pytest.mark.parametrize("first", [0, 40])
 def test_a_long_run_is_announced_once(caplog, first):
     (message,) = reported(caplog, 2.0, Limits(), first)
-    assert message.startswith("An iteration takes 2 s, 200 of them 7 minutes, and max_iter=1000 allows 33 minutes.")
+    assert message.startswith("An iteration takes 2 s, 100 of them 3 minutes, and max_iter=1000 allows 33 minutes.")
     assert "max_time" in message
 
 
 def test_no_limit_is_named(caplog):
     (message,) = reported(caplog, 100.0, Limits(max_iter=None))
-    assert "5.6 hours, and max_iter=None sets no limit" in message
+    assert "2.8 hours, and max_iter=None sets no limit" in message
 
 
 @pytest.mark.parametrize(
