@@ -135,8 +135,9 @@ class QuasiNewton(Algorithm):
         return 12 * itemsize + 2 * (self.memory + 1) * PAIRS.itemsize
 
     def tol_applies(self, state: State) -> bool:
-        undone = state.pull > 0 and state.accepted == 0
-        return bool(state.leak == ERROR and state.error <= state.baseline and not undone)
+        # Steps on a working set that were undone say nothing about convergence.
+        made_steps = state.leak == ERROR and not (state.pull > 0 and state.accepted == 0)
+        return bool(made_steps and state.error <= state.baseline)
 
     def finished(self, state: State) -> bool:
         exact = state.error <= float(np.finfo(state.W.dtype).eps)
