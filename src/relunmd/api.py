@@ -105,7 +105,8 @@ def decompose(
     target_error : float, optional
         Stop when the relative error ‖X − max(0, WH)‖/‖X‖ is at most this.
     tol : float, default=1e-3
-        Stop when the error has decreased by less than this fraction over 10 iterations; 0 disables it.
+        Stop when the error has decreased by less than this fraction over 10 iterations, or ten steps where "qn" makes
+        several an iteration; 0 disables it.
     max_iter : int or None, default=1000
         Maximum number of iterations; None for no limit.
     max_time : float, optional

@@ -41,7 +41,8 @@ class ReLUNMD(FittedTransformer):
     init : str, Init, tuple (W0, H0) or Decomposition, default="auto"
         The initialization; see `relunmd.inits()`.
     tol : float, default=1e-3
-        Stop when the error has decreased by less than this fraction over 10 iterations; 0 disables it.
+        Stop when the error has decreased by less than this fraction over 10 iterations, or ten steps where "qn" makes
+        several an iteration; 0 disables it.
     max_iter : int or None, default=1000
         Maximum number of iterations.
     max_time : float or None, default=None

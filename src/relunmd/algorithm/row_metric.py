@@ -2,7 +2,7 @@
 
 The metric of all rows, (HHᵀ + εI)⁻¹, ignores that only entries with a nonzero residual have curvature. Row i has
 Aᵢ = Σ hⱼhⱼᵀ over these entries, its block of the Gauss–Newton matrix. On small X each row has a metric of its own,
-(Aᵢ + share·HHᵀ)⁻¹: on planted matrices the error after 300 passes is a twentieth of that without. On large X, where
+(Aᵢ + share·HHᵀ)⁻¹: on planted matrices the error after 300 passes is at most a tenth of that without. On large X, where
 these matrices take longer to read than the passes that they save, each row has a number in their place, the trace of
 (HHᵀ)⁻¹Aᵢ/r, by which the metric of all rows is divided: 300 passes over kos do what 600 did. The share of HHᵀ is there
 because zeros without a residual may get one when the row moves. Columns likewise. On working sets there are only
