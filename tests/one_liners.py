@@ -98,8 +98,8 @@ CHANGES = (
     Change(
         "enough",
         "init/spectral.py",
-        "_ENOUGH = 0.1",
-        "_ENOUGH = 1e-9",
+        "random, None, lift=depth",
+        "random, 1e-9, lift=depth",
         ("tests/init/test_init.py::test_an_initialization_takes_as_many_passes_as_it_says",),
     ),
     Change(

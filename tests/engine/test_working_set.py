@@ -8,6 +8,7 @@ from scipy import sparse
 
 import relunmd
 from relunmd import datasets
+from relunmd.algorithm import set_steps
 from relunmd.algorithm.quasi_newton_pass import evaluate
 from relunmd.engine import working_set
 from relunmd.engine.problem import Anchor
@@ -20,9 +21,10 @@ RANK = 4
 
 @pytest.fixture(autouse=True)
 def small_matrices(monkeypatch):
-    """Working sets also for the small matrices of these tests."""
+    """Working sets also for the small matrices of these tests, and sweeps unless cycles are better."""
     monkeypatch.setattr(working_set, "_LEAST_ENTRIES", 1)
     monkeypatch.setattr(working_set, "MOST_DENSITY", 0.01)
+    monkeypatch.setattr(set_steps, "_LITTLE", 1.0)
 
 
 def counts():

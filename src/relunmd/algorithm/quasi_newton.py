@@ -25,27 +25,28 @@ docs/background/flagship.md describes the method; in short:
   patience. On small sparse data (the basis of CBCL) the best error decreases with nearly every round.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from relunmd.algorithm.base import Algorithm
-from relunmd.algorithm.quasi_newton_pass import PAIRS, Trial, evaluate, inverse_gram, products_of
+from relunmd.algorithm.quasi_newton_pass import PAIRS, Trial, evaluate, inverse_gram, products_of, without_pairs
+from relunmd.algorithm.set_steps import PULL, STANDSTILL, SetSteps, sweep_follows
 from relunmd.algorithm.state import Array, State
 from relunmd.algorithm.three_block_factored import ThreeBlockFactored
 from relunmd.engine.linalg.canonical import balanced
 from relunmd.engine.linalg.two_loop import Direction, Products, two_loop
 from relunmd.engine.passes import ERROR, LATENT
-from relunmd.engine.problem import Anchor, Problem
-from relunmd.engine.working_set import has_working_sets, keep_working_set, working_set
+from relunmd.engine.problem import Problem
+from relunmd.engine.working_set import has_working_sets, working_set
 from relunmd.init.spectral import tsvd_of_x
 from relunmd.settings import setting
 
 _SMALLER_LEAK, _LEAST_LEAK = 0.3, 0.05
 _WINDOW, _PATIENCE, _LESS_PATIENCE = 5, 0.08, 0.3
-_STANDSTILL, _LEAST_STEPS = 1e-5, 11
-"""A round ends when E² decreases by less than this in five steps, after so many at leak 0: `tol` needs 10 of them."""
+_LEAST_STEPS = 11
+"""A round ends when E² stands still in five steps, after so many at leak 0: `tol` needs 10 of them."""
 _ROUGH, _EXACT = 0.1, 1e-9
 """Tolerances of the truncated SVD: a share of the squared error, and one of ‖X‖²."""
 _LONG = 200
@@ -53,12 +54,10 @@ _LONG = 200
 _DECREASE = 1e-4
 _CURVATURE = 1e-8
 _MOST_TRIALS = 10
-_CYCLE = 10
-"""Steps on a working set before X is seen again."""
+_SLOW = 0.05
+"""A decrease of F² in a cycle, below which the truncated SVD is compared: by then a rough one tells, as a rule."""
 _SINGLE_ERROR, _SINGLE_DECREASE = 3e-4, 2e-5
 """float32 suffices above this E, and while F² decreases by more in five steps; rounding changes it by about 1e-7."""
-_PULL, _MOST_PULL = 0.02, 1.0
-"""The weight of the distance from the point where the working set was found: the first, and the largest."""
 
 
 @dataclass(frozen=True)
@@ -120,8 +119,9 @@ class QuasiNewton(Algorithm):
         "baseline": float, "compared": bool, "steps": int,
         # The pairs, oldest first: steps and changes of the gradient.
         "s_W": "k * mr float32", "y_W": "k * mr float32", "s_H": "k * nr float32", "y_H": "k * nr float32",
-        # The weight of the distance from here, while steps are on working sets; 0 if they are not.
-        "pull": float,
+        # The weight of the distance from here, while steps are on working sets; 0 if they are not. By how much the last
+        # cycle of them and the last sweep decreased F², relatively, and whether the last iteration was a sweep.
+        "pull": float, "cycle_gain": float, "sweep_gain": float, "swept": bool,
         # Whether the arrays are in float32, and so is the next pass; the number of steps in the last iteration.
         "single": bool, "made": int,
         # The state of 3B during the warm-up.
@@ -135,8 +135,9 @@ class QuasiNewton(Algorithm):
         return 12 * itemsize + 2 * (self.memory + 1) * PAIRS.itemsize
 
     def tol_applies(self, state: State) -> bool:
-        # Steps on a working set that were undone say nothing about convergence.
-        made_steps = state.leak == ERROR and not (state.pull > 0 and state.accepted == 0)
+        # Steps on a working set that were undone say nothing about convergence, nor does a cycle that a sweep follows.
+        on_sets = state.accepted > 0 and state.compared and (state.swept or not sweep_follows(state))
+        made_steps = state.leak == ERROR and (state.pull == 0 or on_sets)
         return bool(made_steps and state.error <= state.baseline)
 
     def finished(self, state: State) -> bool:
@@ -198,7 +199,10 @@ class QuasiNewton(Algorithm):
             baseline=np.inf,
             compared=self.ridge > 0,
             steps=0,
-            pull=_PULL if has_working_sets(problem) else 0.0,
+            pull=PULL if has_working_sets(problem) else 0.0,
+            cycle_gain=np.inf,
+            sweep_gain=np.inf,
+            swept=False,
             single=problem.mixed and problem.dtype == np.float32,
             made=1,
             **dict.fromkeys(("s_W", "y_W", "s_H", "y_H"), ()),
@@ -212,55 +216,15 @@ class QuasiNewton(Algorithm):
         if state.warm is not None:
             found = self._warmed_up(used, state, state.warm)
         elif inner is not None:
-            found = self._cycle(used, state, inner)
+            found = SetSteps(self._trial, self._penalty(used)).iterate(used, state, inner)
+            if state.leak == ERROR and not found.compared and found.cycle_gain < _SLOW:
+                found = _compared(used, found)
         else:
             found = self._trial(used, state)
         return _in_precision(state, found, problem.mixed).replace(made=found.steps - state.steps)
 
-    def _cycle(self, problem: Problem, state: State, inner: Problem) -> State:
-        """Steps on the working set, then the next working set, whose squared error is that of X; one pass.
-
-        The steps are rejected as a whole if the objective did not decrease.
-        """
-        if state.leak == ERROR and not state.compared:
-            state = _compared(problem, state)
-        near = replace(inner, anchor=Anchor(state.W, np.ascontiguousarray(state.H.T), state.pull))
-        if state.step == 0:
-            initial = np.isinf(state.objective)
-            state = self._on_set(near, state)
-            if initial:
-                return state
-        last = self._steps_on_set(near, state)
-        last = last.replace(H=np.ascontiguousarray(last.H))
-        following = working_set(problem, last.W, last.H)
-        if following is None:
-            return _rejected_cycle(problem, state, inner)
-        found = self._on_set(following, last.replace(leak=state.leak, step=0.0))
-        decrease, expected = state.objective - found.objective, state.objective - last.objective
-        if not decrease > 0:
-            return _rejected_cycle(problem, state, inner)
-        pull = state.pull * (0.5 if decrease > 0.7 * expected else 1.0 if decrease > 0.3 * expected else 2.0)
-        if state.leak == ERROR and decrease < _STANDSTILL * state.objective:
-            pull = 0.0  # The rest is up to steps on all of X.
-        single = state.single and decrease > 2 * _SINGLE_DECREASE * state.objective
-        found = found.replace(pull=pull, accepted=1.0, single=single)
-        return found if last.leak == state.leak else found.replace(leak=last.leak, step=0.0)
-
-    def _steps_on_set(self, near: Problem, state: State) -> State:
-        """Some steps, fewer if the level ends; `step` is 0 then."""
-        for _ in range(_CYCLE):
-            following = self._on_set(near, state)
-            if following.leak > state.leak:  # A new round, for which all of X is needed.
-                break
-            state = following
-            if state.step == 0:
-                break
-        return state
-
-    def _on_set(self, inner: Problem, state: State) -> State:
-        """One trial on a working set, where the truncated SVD plays no part."""
-        found = self._trial(inner, state.replace(compared=True, baseline=np.inf))
-        return found.replace(compared=state.compared, baseline=state.baseline)
+    def _penalty(self, problem: Problem) -> float:
+        return self.ridge * float(np.sqrt(problem.facts.squares))
 
     def _trial(self, problem: Problem, state: State) -> State:
         """One trial step, or the same point with another leak; one pass."""
@@ -271,7 +235,7 @@ class QuasiNewton(Algorithm):
         if state.leak == ERROR and not state.compared:
             state = _compared(problem, state)
         with np.errstate(over="ignore", invalid="ignore"):  # What is not finite is rejected.
-            trial = evaluate(problem, state, direction, self.ridge * float(np.sqrt(problem.facts.squares)))
+            trial = evaluate(problem, state, direction, self._penalty(problem))
         if direction is None:
             return _evaluated_again(state, trial)
         bound = state.objective + _DECREASE * state.step * direction.slope
@@ -291,23 +255,17 @@ class QuasiNewton(Algorithm):
         pairs = {"s_W": s_W[kept], "y_W": y_W[kept], "s_H": s_H[kept], "y_H": y_H[kept]}
         following = _known(state, trial, kept)
         following = following.replace(W=trial.W, H=trial.H, age=trial.age, accepted=state.step, recent=recent, **pairs)
-        steps, least_decrease = (_WINDOW, state.patience) if state.leak > ERROR else (_LEAST_STEPS, _STANDSTILL)
+        steps, least_decrease = (_WINDOW, state.patience) if state.leak > ERROR else (_LEAST_STEPS, STANDSTILL)
         stalled = len(recent) > steps and recent[-1 - _WINDOW] - recent[-1] < least_decrease * recent[-1 - _WINDOW]
         return _next_level(following) if stalled else following
-
-
-def _rejected_cycle(problem: Problem, state: State, inner: Problem) -> State:
-    """The state and its working set, to be left by shorter steps; on all of X if those do not help either."""
-    keep_working_set(problem, state.W, state.H, inner)
-    pull = 8 * state.pull
-    return _without_pairs(state).replace(pull=pull if pull <= _MOST_PULL else 0.0, accepted=0.0)
 
 
 def _in_precision(before: State, state: State, mixed: bool) -> State:
     """The state in float32 as long as progress is far above rounding, and again when a round begins."""
     recent, begins = state.recent, state.leak > before.leak
+    on_sets = state.pull > 0 and state.accepted > 0 and state.cycle_gain < 2 * _SINGLE_DECREASE
     slow = len(recent) > _WINDOW and recent[-1 - _WINDOW] - recent[-1] < _SINGLE_DECREASE * recent[-1 - _WINDOW]
-    single = mixed and state.error > _SINGLE_ERROR and (begins or (state.single and not slow))
+    single = mixed and state.error > _SINGLE_ERROR and (begins or (state.single and not slow and not on_sets))
     return state if single == before.single else state.replace(single=single, step=0.0)
 
 
@@ -319,7 +277,7 @@ def _planned(state: State) -> tuple[State, Direction | None]:
     if direction.slope < 0:
         return state, direction
     if state.s_W:  # Rounding dominates the pairs.
-        return _planned(_without_pairs(state))
+        return _planned(without_pairs(state))
     return _next_level(state), None
 
 
@@ -346,12 +304,7 @@ def _rejected(state: State, trial: Trial, slope: float) -> State:
     state = state.replace(step=min(max(lowest, 0.1 * step), 0.5 * step), trials=trials, accepted=0.0)
     if trials < _MOST_TRIALS:
         return state
-    return _without_pairs(state) if state.s_W else _next_level(state)
-
-
-def _without_pairs(state: State) -> State:
-    none = products_of(state).part(slice(0, 0))
-    return state.replace(**vars(none), **dict.fromkeys(("s_W", "y_W", "s_H", "y_H"), ()), step=1.0, trials=0)
+    return without_pairs(state) if state.s_W else _next_level(state)
 
 
 def _compared(problem: Problem, state: State) -> State:
@@ -391,5 +344,5 @@ def _next_level(state: State) -> State:
         best = {"best_error": state.error, "best_penalized": state.penalized}
         state = state.replace(best_W=state.W, best_H=state.H, **best)
     again = state.replace(W=state.best_W, H=state.best_H, error=state.best_error, penalized=state.best_penalized)
-    again = _without_pairs(again).replace(step=0.0, baseline=np.inf)
+    again = without_pairs(again).replace(step=0.0, baseline=np.inf)
     return again if beaten else again.replace(leak=_SMALLER_LEAK, patience=_LESS_PATIENCE * state.patience)

@@ -108,6 +108,12 @@ def products_of(state: State) -> Products:
     return Products(state.s_g, state.s_y, state.y_My, state.y_Mg, state.g_Mg)
 
 
+def without_pairs(state: State) -> State:
+    """The state without pairs, and a step size of 1."""
+    none = products_of(state).part(slice(0, 0))
+    return state.replace(**vars(none), **dict.fromkeys(("s_W", "y_W", "s_H", "y_H"), ()), step=1.0, trials=0)
+
+
 def evaluate(problem: Problem, state: State, direction: Direction | None, penalty: float) -> Trial:
     """Evaluate the point a step away from that of `state`; one pass."""
     dtype, anchor = problem.dtype, problem.anchor

@@ -12,7 +12,7 @@ import numpy as np
 
 from relunmd.engine import kernels
 from relunmd.engine.executor import Executor, Rows, Sums, ThreadExecutor
-from relunmd.engine.kernels import Picked, SetColumns, SetRows, SupportSums
+from relunmd.engine.kernels import Nonzeros, Picked, SetColumns, SetRows, SupportSums
 from relunmd.engine.matrix import Array, Block
 from relunmd.engine.problem import Problem
 
@@ -117,10 +117,10 @@ def keep_working_set(problem: Problem, W: Array, H: Array, found: Problem) -> No
 def screened(problem: Problem, W: Array, H: Array) -> Problem | None:
     """Find the working set of WH; one pass."""
     H = H.astype(_SINGLE)
-    bound = _bound(problem, W, H)
+    bound = bound_of(problem, W, H)
     if bound is None:
         return None
-    parts = problem.run(_screen_block, {"W": W}, panels=_panels(H), bound=bound)[1]["parts"]
+    parts = problem.run(_screen_block, {"W": W}, panels=panels_of(H), bound=bound)[1]["parts"]
     parts.sort(key=lambda part: part[0])
     counts, columns, values = (np.concatenate(arrays) for arrays in list(zip(*parts, strict=True))[1:])
     if len(values) > np.iinfo(np.int32).max:
@@ -129,7 +129,7 @@ def screened(problem: Problem, W: Array, H: Array) -> Problem | None:
     return replace(problem, inner=WorkingSet.of(problem.executor, values, columns, counts, problem.shape[1]))
 
 
-def _bound(problem: Problem, W: Array, H: Array) -> float | None:
+def bound_of(problem: Problem, W: Array, H: Array) -> float | None:
     """Return the number that as many entries of WH exceed as a working set should have, at most 0.
 
     None if too many exceed 0. It is estimated from some rows.
@@ -144,7 +144,7 @@ def _bound(problem: Problem, W: Array, H: Array) -> float | None:
     return min(-0.0, float(np.partition(Theta.ravel(), place)[place]))  # No negative number exceeds 0.0 by its bits.
 
 
-def _panels(H: Array) -> Array:
+def panels_of(H: Array) -> Array:
     """Return H in panels of columns, in C order and with zeros at the end."""
     r, n = H.shape
     count = -(-n // _PANEL)
@@ -154,19 +154,25 @@ def _panels(H: Array) -> Array:
 
 
 def _screen_block(x: Block, rows: Rows, out: Rows, *, panels: Array, bound: float) -> Sums:
-    parts, least = [], int(np.array(bound, _SINGLE).view(_INT32))
+    parts = []
     for at in x.strips:
-        W, found = rows.W[at].astype(_SINGLE), []
-        T = x.scratch.take("screened", (len(W), _PANEL), _SINGLE)
-        for tile in x.across(at):
-            size, take = tile.n_rows * tile.n_columns, x.scratch.take
-            room = take("picked", (size,), x.matrix.dtype), take("rows", (size,), _INT16), take("at", (size,), _INT32)
-            first, stop = tile.columns.start // _PANEL, -(-tile.columns.stop // _PANEL)
-            count = kernels.screen(W, panels[first:stop], tile.positives(), least, T, Picked(*room))
-            values, of_rows, columns = (array[:count].copy() for array in room)
-            found.append((values, of_rows, columns + np.int32(tile.columns.start)))
-        values, of_rows, columns = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
-        order = np.argsort(of_rows, kind="stable")
-        counts = np.bincount(of_rows, minlength=len(W))
-        parts.append((x.rows.start + at.start, counts, columns[order], values[order]))
+        found = picked(x, at, rows.W[at], panels, bound)
+        parts.append((x.rows.start + at.start, np.diff(found.starts), found.columns, found.values))
     return {"parts": parts}
+
+
+def picked(x: Block, at: slice, W: Array, panels: Array, bound: float) -> Nonzeros:
+    """Return the positive entries of some rows of a block, and their zeros where WH exceeds a bound of at most 0."""
+    found, least, W = [], int(np.array(bound, _SINGLE).view(_INT32)), W.astype(_SINGLE)
+    T = x.scratch.take("screened", (len(W), _PANEL), _SINGLE)
+    for tile in x.across(at):
+        size, take = tile.n_rows * tile.n_columns, x.scratch.take
+        room = take("picked", (size,), x.matrix.dtype), take("rows", (size,), _INT16), take("at", (size,), _INT32)
+        first, stop = tile.columns.start // _PANEL, -(-tile.columns.stop // _PANEL)
+        count = kernels.screen(W, panels[first:stop], tile.positives(), least, T, Picked(*room))
+        values, of_rows, columns = (array[:count].copy() for array in room)
+        found.append((values, of_rows, columns + np.int32(tile.columns.start)))
+    values, of_rows, columns = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    order = np.argsort(of_rows, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(of_rows, minlength=len(W)))])
+    return Nonzeros(values[order], columns[order], starts)

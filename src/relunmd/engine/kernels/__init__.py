@@ -9,4 +9,5 @@ from relunmd.engine.kernels.held_out_kernels import *
 from relunmd.engine.kernels.interval_kernels import *
 from relunmd.engine.kernels.row_kernels import *
 from relunmd.engine.kernels.sparse_kernels import *
+from relunmd.engine.kernels.sweep_kernels import *
 from relunmd.engine.kernels.tile_kernels import *

@@ -105,6 +105,46 @@ def helper(function: Callable[P, T]) -> Callable[P, T]:
     return cast("Callable[P, T]", numba.njit(inline="always", **_OPTIONS)(function))
 
 
+@helper
+def longest(starts: Indices) -> int:
+    """Return the length of the longest row of a CSR matrix."""
+    most = 0
+    for i in range(len(starts) - 1):
+        most = max(most, starts[i + 1] - starts[i])
+    return most
+
+
+@helper
+def solve(gram: Array, metric: Array, weight: float, floor: float, y: Array) -> float:
+    """y ← (gram + weight·metric + floor·I)⁻¹ y. Return −yᵀ(…)⁻¹y. The Cholesky factor overwrites `gram`."""
+    rank = len(y)
+    for a in range(rank):
+        La = gram[a]
+        for b in range(a + 1):
+            Lb = gram[b]
+            v = La[b] + weight * metric[a, b]
+            for q in range(b):
+                v -= La[q] * Lb[q]
+            if b < a:
+                La[b] = v / Lb[b]
+            else:
+                La[a] = np.sqrt(max(v, 0.0) + floor)
+    slope = 0.0
+    for a in range(rank):
+        La, v = gram[a], y[a]
+        for q in range(a):
+            v -= La[q] * y[q]
+        y[a] = v / La[a]
+        slope -= y[a] * y[a]
+    for a in range(rank - 1, -1, -1):
+        La = gram[a]
+        v = y[a] / La[a]
+        y[a] = v
+        for q in range(a):
+            y[q] -= La[q] * v
+    return slope
+
+
 def kernel(function: Callable[P, T]) -> Callable[P, T]:
     """Register a function as a kernel, whose annotations are its types."""
     _REGISTERED.append(_jit(function))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from relunmd.engine.kernels._compile import Array, DataTile, Indices, Places, Sums, Tile, helper, kernel
+from relunmd.engine.kernels._compile import Array, DataTile, Indices, Places, Sums, Tile, helper, kernel, solve
 
 OBJECTIVE, SLOPE, SQUARES, WEIGHT, N_FACTS = 0, 1, 2, 3, 4
 """Columns of `Rows.facts`: F² of the row, half of its slope along the step, ‖x‖², the weight of `Newton.metric`."""
@@ -197,37 +197,6 @@ def _gradient(T: Array, X: Array, factor: Any, leak: float, Ht: Array, active: A
     return count
 
 
-@helper
-def _solve(gram: Array, metric: Array, weight: float, floor: float, y: Array) -> float:
-    """y ← (gram + weight·metric + floor·I)⁻¹ y. Return −yᵀ(…)⁻¹y. The Cholesky factor overwrites `gram`."""
-    rank = len(y)
-    for a in range(rank):
-        La = gram[a]
-        for b in range(a + 1):
-            Lb = gram[b]
-            v = La[b] + weight * metric[a, b]
-            for q in range(b):
-                v -= La[q] * Lb[q]
-            if b < a:
-                La[b] = v / Lb[b]
-            else:
-                La[a] = np.sqrt(max(v, 0.0) + floor)
-    slope = 0.0
-    for a in range(rank):
-        La, v = gram[a], y[a]
-        for q in range(a):
-            v -= La[q] * y[q]
-        y[a] = v / La[a]
-        slope -= y[a] * y[a]
-    for a in range(rank - 1, -1, -1):
-        La = gram[a]
-        v = y[a] / La[a]
-        y[a] = v
-        for q in range(a):
-            y[q] -= La[q] * v
-    return slope
-
-
 @kernel
 def newton_directions(rows: Rows, live: Indices, leak: float, newton: Newton, steps: Sums) -> None:
     """steps[k] ← (Σ s²·h hᵀ + (penalty + damping)·I + weight·metric)⁻¹ (−½∇F²) for row live[k], and half of its slope.
@@ -251,7 +220,7 @@ def newton_directions(rows: Rows, live: Indices, leak: float, newton: Newton, st
             np.dot(active[:count].T, active[:count], gram)
         else:
             gram[:] = 0.0
-        facts[i, SLOPE] = _solve(gram, metric, facts[i, WEIGHT], damping + penalty, y)
+        facts[i, SLOPE] = solve(gram, metric, facts[i, WEIGHT], damping + penalty, y)
 
 
 @kernel

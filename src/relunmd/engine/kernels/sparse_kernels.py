@@ -20,6 +20,7 @@ from relunmd.engine.kernels._compile import (
     Values,
     helper,
     kernel,
+    longest,
 )
 
 
@@ -257,14 +258,6 @@ def _sum_rows(places: Array, count: int, A: Tile, out: Array) -> None:
             out[q] += row[q]
 
 
-@helper
-def _longest(starts: Indices) -> int:
-    longest = 0
-    for i in range(len(starts) - 1):
-        longest = max(longest, starts[i + 1] - starts[i])
-    return longest
-
-
 @kernel
 def set_gradient(
     x: SetRows,
@@ -282,7 +275,7 @@ def set_gradient(
     """
     values, columns, all_places, starts = x
     zero, one, below = W.dtype.type(0), W.dtype.type(1), W.dtype.type(leak)
-    room = _longest(starts) + 3
+    room = longest(starts) + 3
     gap, factors, places = np.empty(room, W.dtype), np.empty(room, W.dtype), np.empty(room, np.int32)
     for i in range(W.shape[0]):
         at, data, w = columns[starts[i] : starts[i + 1]], values[starts[i] : starts[i + 1]], W[i]
@@ -322,7 +315,7 @@ def set_columns_times(x: SetColumns, W: Tile, by_H: Tile, wanted: SupportSums) -
     Row j of the wanted sums is over the rows of the entries of column j that are not zero.
     """
     values, rows, starts = x
-    room = _longest(starts) + 3
+    room = longest(starts) + 3
     factors, places = np.empty(room, W.dtype), np.empty(room, np.int32)
     for j in range(by_H.shape[0]):
         count = 0
