@@ -2,9 +2,9 @@
 
     python -m benchmarks.early [NAME ...] [--most 100]
 
-Smallest error after 5, 10, 30 and 100 passes. Those of "qn" include its initialization, two passes; eBCD and NMD-TM make
-one pass an iteration, from Gaussian factors or from the exact truncated SVD, which counts as two passes, as a rough one
-of "qn" does, or as none. X is made dense for them, in float32.
+Smallest error after 5, 10, 30 and 100 passes. Those of "qn" include its initialization, two passes. eBCD and NMD-TM
+make one pass an iteration, from Gaussian factors or from the exact truncated SVD, which counts as none or, like the
+rough one of "qn", as two. X is made dense for them, in float32.
 """
 
 import argparse

@@ -13,10 +13,8 @@ docs/background/flagship.md describes the method; in short:
   rows of it, so no array of length m is needed in one place.
 - The first five steps are those of "3b-factored": BFGS knows no curvature yet, and on term counts, where a run may make
   no more than a dozen passes, it was slower.
-- Very sparse X: ten steps at a time on a working set (`engine/working_set.py`), which cost what it stores and not mn·r,
-  with weight·‖WH − W₀H₀‖² added to keep Θ near that of the last pass. Then a pass finds the next working set, on which
-  value and gradient are those of X; if the value has not decreased, the steps are undone and the weight grows. There
-  are no steps of 3B.
+- Very sparse X: ten steps at a time on a working set, which cost what it stores and not mn·r, or sweeps of Newton
+  steps (`set_steps.py`). There are no steps of 3B.
 - Baseline: on small or nearly dense X a run can end above the truncated SVD (16 of 599 matrices of up to 12×10, most of
   rank 1). The error of the truncated SVD is computed when the leak reaches 0; while E is above it `tol` is ignored, and
   if E stops decreasing there, or is above it after 200 steps (as on columns of very different size), the run continues
@@ -67,7 +65,8 @@ class QuasiNewton(Algorithm):
     The default, ``algorithm="auto"``. One pass and at most 6mnr flops an iteration, also for a rejected trial step;
     2·memory + 6 arrays like W and H and nothing of the size of X are kept. If at most 2 % of a large X is positive,
     an iteration is one pass of 2mnr flops and ten steps on a working set, which has 4 to 32 entries for each positive
-    one. While the leak (a column of the history) is above 0 the error may plateau or increase, so `tol` is ignored.
+    one, or three passes that take Newton steps for all rows of W and all columns of H. While the leak (a column of the
+    history) is above 0 the error may plateau or increase, so `tol` is ignored.
 
     Parameters
     ----------
