@@ -134,10 +134,11 @@ class QuasiNewton(Algorithm):
         return 12 * itemsize + 2 * (self.memory + 1) * PAIRS.itemsize
 
     def tol_applies(self, state: State) -> bool:
+        if state.leak > ERROR or state.error > state.baseline:
+            return False
         # Steps on a working set that were undone say nothing about convergence, nor does a cycle that a sweep follows.
         on_sets = state.accepted > 0 and state.compared and (state.swept or not sweep_follows(state))
-        made_steps = state.leak == ERROR and (state.pull == 0 or on_sets)
-        return bool(made_steps and state.error <= state.baseline)
+        return bool(state.pull == 0 or on_sets)
 
     def finished(self, state: State) -> bool:
         exact = state.error <= float(np.finfo(state.W.dtype).eps)

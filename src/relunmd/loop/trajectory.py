@@ -15,7 +15,7 @@ from relunmd.loop.criteria import Limits
 from relunmd.loop.snapshot import Snapshot
 
 Array = NDArray[Any]
-_LATER = {"pull": 0.0, "single": False, "made": 1}
+_LATER = {"pull": 0.0, "single": False, "made": 1, "cycle_gain": np.inf, "sweep_gain": np.inf, "swept": False}
 """What states of earlier versions lack."""
 
 
